@@ -1,0 +1,316 @@
+//! Every act there is, as the value that is judged, recorded and then carried out.
+//!
+//! An effect takes `Permit<A>` by value, so what was authorized is what is done: the fields here are the
+//! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
+
+use model::{DisplayName, Email, Grant, KeyId, Millis, PassId, RepoId, RepoName, Role, Tier, UserId, WorktreeId, WorktreeName};
+
+use crate::act::{self, Act, Action, Asks, Resource, Scope};
+
+macro_rules! acts {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $action:ident on $resource:expr $(, names $names:ident)? $(, asks $asks:expr)? $(, detail $detail:expr)?;
+        { $($(#[$fdoc:meta])* $field:ident: $type:ty),* $(,)? }
+    )+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub struct $name { $($(#[$fdoc])* pub $field: $type),* }
+
+            impl Act for $name {
+                const ACTION: &'static Action = &act::$action;
+                fn resource(&self) -> Resource {
+                    let on: fn(&Self) -> Resource = $resource;
+                    on(self)
+                }
+                $(fn names(&self) -> Option<String> {
+                    Some(self.$names.to_string())
+                })?
+                $(fn asks(&self) -> Asks {
+                    let asks: fn(&Self) -> Asks = $asks;
+                    asks(self)
+                })?
+                $(fn detail(&self) -> Vec<(&'static str, String)> {
+                    let detail: fn(&Self) -> Vec<(&'static str, String)> = $detail;
+                    detail(self)
+                })?
+            }
+        )+
+    };
+}
+
+/// How a person is known by a password: an Argon2id string in PHC form. It never leaves the store.
+pub struct PasswordHash(pub(crate) String);
+
+impl PasswordHash {
+    /// The text that is stored.
+    #[must_use]
+    pub fn stored(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PasswordHash(***)")
+    }
+}
+
+fn shown<T: ToString>(name: &'static str, value: Option<T>) -> Option<(&'static str, String)> {
+    value.map(|value| (name, value.to_string()))
+}
+
+acts! {
+    /// Read how the daemon is.
+    ReadStatus = STATUS_READ on |_| Resource::Installation; {}
+    /// Read the metrics.
+    ReadMetrics = METRICS_READ on |_| Resource::Installation; {}
+    /// Follow the stream of events.
+    FollowEvents = EVENT_FOLLOW on |_| Resource::Installation; {}
+
+    /// Sign out: end the login this call came with.
+    EndSignIn = SESSION_END on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+        /// Which login.
+        family: String,
+    }
+    /// Sign a user out everywhere.
+    EndAllSignIns = SESSION_END_ALL on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+    }
+    /// Change the own password.
+    ChangePassword = PASSWORD_CHANGE on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+        /// The new one.
+        hash: PasswordHash,
+    }
+    /// Turn the one-time password of the caller on or off.
+    ChangeTotp = TOTP_CHANGE on |a| Resource::User(a.user),
+        detail |a| vec![("enabled", a.sealed_seed.is_some().to_string())]; {
+        /// Whose.
+        user: UserId,
+        /// The sealed seed, or none to turn it off.
+        sealed_seed: Option<Vec<u8>>,
+        /// The time step already used to confirm it.
+        used_step: i64,
+    }
+
+    /// List users.
+    ListUsers = USER_LIST on |_| Resource::Installation; {}
+    /// Read one user.
+    ReadUser = USER_READ on |a| Resource::User(a.user); {
+        /// Which.
+        user: UserId,
+    }
+    /// Create a user.
+    CreateUser = USER_CREATE on |_| Resource::Installation, names user,
+        asks |a| Asks { role: Some(a.role) },
+        detail |a| vec![("role", a.role.to_string())]; {
+        /// Its id, minted here.
+        user: UserId,
+        /// Address, unique.
+        email: Email,
+        /// How they are shown.
+        name: DisplayName,
+        /// What they are.
+        role: Role,
+        /// How they sign in.
+        hash: PasswordHash,
+    }
+    /// Change a user's name or role, or enable them again.
+    UpdateUser = USER_UPDATE on |a| Resource::User(a.user),
+        asks |a| Asks { role: a.role },
+        detail |a| shown("role", a.role).into_iter().chain(a.enable.then(|| ("enabled", "true".into()))).collect(); {
+        /// Which.
+        user: UserId,
+        /// New name.
+        name: Option<DisplayName>,
+        /// New role.
+        role: Option<Role>,
+        /// Enable a disabled user.
+        enable: bool,
+    }
+    /// Disable a user: everything they have open ends.
+    DisableUser = USER_DISABLE on |a| Resource::User(a.user); {
+        /// Which.
+        user: UserId,
+    }
+    /// Delete a user.
+    DeleteUser = USER_DELETE on |a| Resource::User(a.user); {
+        /// Which.
+        user: UserId,
+    }
+    /// Set another user's password.
+    ResetPassword = USER_RESET on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+        /// The new one.
+        hash: PasswordHash,
+    }
+
+    /// List API keys of a user.
+    ListKeys = KEY_LIST on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+    }
+    /// Make an API key for the caller.
+    CreateKey = KEY_CREATE on |a| Resource::User(a.user), names key,
+        detail |a| vec![("scope", a.scope.word().into()), ("expires", a.expires.to_string())]; {
+        /// Whose.
+        user: UserId,
+        /// Its id.
+        key: KeyId,
+        /// What it is for.
+        label: DisplayName,
+        /// What it may be used for.
+        scope: Scope,
+        /// When it ends.
+        expires: Millis,
+        /// Digest of the secret part.
+        digest: String,
+    }
+    /// Revoke an API key.
+    RevokeKey = KEY_REVOKE on |a| Resource::Key(a.key); {
+        /// Which.
+        key: KeyId,
+    }
+
+    /// List Passes of a user.
+    ListPasses = PASS_LIST on |a| Resource::User(a.user); {
+        /// Whose.
+        user: UserId,
+    }
+    /// Mint a Pass for the caller.
+    MintPass = PASS_MINT on |a| Resource::User(a.user), names pass,
+        detail |a| vec![("expires", a.expires.to_string())]; {
+        /// Whose authority it carries a part of.
+        user: UserId,
+        /// Its id.
+        pass: PassId,
+        /// The Pass it was made from.
+        parent: Option<PassId>,
+        /// What it is for.
+        label: DisplayName,
+        /// What it allows.
+        grant: Grant,
+        /// When it ends.
+        expires: Millis,
+    }
+    /// Revoke a Pass and everything made from it.
+    RevokePass = PASS_REVOKE on |a| Resource::Pass(a.pass); {
+        /// Which.
+        pass: PassId,
+    }
+
+    /// List repositories.
+    ListRepos = REPO_LIST on |_| Resource::Installation; {}
+    /// Read one repository.
+    ReadRepo = REPO_READ on |a| Resource::Repo(a.repo); {
+        /// Which.
+        repo: RepoId,
+    }
+    /// Register a repository (a record; git comes later).
+    CreateRepo = REPO_CREATE on |_| Resource::Installation, names repo; {
+        /// Its id.
+        repo: RepoId,
+        /// Its name, unique.
+        name: RepoName,
+        /// Where it comes from.
+        origin: String,
+    }
+    /// Remove a repository that no worktree uses.
+    DeleteRepo = REPO_DELETE on |a| Resource::Repo(a.repo); {
+        /// Which.
+        repo: RepoId,
+    }
+
+    /// List worktrees.
+    ListWorktrees = WORKTREE_LIST on |_| Resource::Installation; {}
+    /// Read one worktree.
+    ReadWorktree = WORKTREE_READ on |a| Resource::Worktree(a.worktree); {
+        /// Which.
+        worktree: WorktreeId,
+    }
+    /// Create a worktree; its creator owns it.
+    CreateWorktree = WORKTREE_CREATE on |_| Resource::Installation, names worktree,
+        detail |a| vec![("tier", a.tier.to_string())]; {
+        /// Its id.
+        worktree: WorktreeId,
+        /// Of which repository.
+        repo: RepoId,
+        /// Its name, unique in the repository.
+        name: WorktreeName,
+        /// What it is for.
+        about: String,
+        /// What non-owners may do.
+        tier: Tier,
+    }
+    /// Change what a worktree says of itself.
+    UpdateWorktree = WORKTREE_UPDATE on |a| Resource::Worktree(a.worktree); {
+        /// Which.
+        worktree: WorktreeId,
+        /// What it is for.
+        about: String,
+    }
+    /// Change what non-owners may do.
+    SetTier = WORKTREE_SET_TIER on |a| Resource::Worktree(a.worktree), detail |a| vec![("tier", a.tier.to_string())]; {
+        /// Which.
+        worktree: WorktreeId,
+        /// The new tier.
+        tier: Tier,
+    }
+    /// Add an owner.
+    AddOwner = WORKTREE_SET_OWNERS on |a| Resource::Worktree(a.worktree), detail |a| vec![("add", a.owner.to_string())]; {
+        /// Which.
+        worktree: WorktreeId,
+        /// Who.
+        owner: UserId,
+    }
+    /// Remove an owner; the last one stays.
+    RemoveOwner = WORKTREE_SET_OWNERS on |a| Resource::Worktree(a.worktree), detail |a| vec![("remove", a.owner.to_string())]; {
+        /// Which.
+        worktree: WorktreeId,
+        /// Who.
+        owner: UserId,
+    }
+    /// Archive a worktree.
+    ArchiveWorktree = WORKTREE_ARCHIVE on |a| Resource::Worktree(a.worktree); {
+        /// Which.
+        worktree: WorktreeId,
+    }
+    /// Delete a worktree.
+    DeleteWorktree = WORKTREE_DELETE on |a| Resource::Worktree(a.worktree); {
+        /// Which.
+        worktree: WorktreeId,
+    }
+
+    /// Read the policies in force.
+    ReadPolicies = POLICY_READ on |_| Resource::Installation; {}
+    /// Ask what the gate would say, without an effect.
+    TryPolicy = POLICY_TRY on |_| Resource::Installation; {}
+    /// Add a `forbid` policy.
+    AddPolicy = POLICY_ADD on |_| Resource::Installation, names id; {
+        /// Its id.
+        id: String,
+        /// Its Cedar text, checked.
+        text: String,
+    }
+    /// Remove a `forbid` policy that was added.
+    RemovePolicy = POLICY_REMOVE on |_| Resource::Installation, names id; {
+        /// Its id.
+        id: String,
+    }
+
+    /// Read the own part of the ledger.
+    ReadLedger = LEDGER_READ on |_| Resource::Installation; {}
+    /// Read the whole ledger.
+    ReadWholeLedger = LEDGER_READ_ALL on |_| Resource::Installation; {}
+    /// Verify the ledger.
+    VerifyLedger = LEDGER_VERIFY on |_| Resource::Installation; {}
+    /// Take a sealed copy of everything.
+    CreateBackup = BACKUP_CREATE on |_| Resource::Installation; {}
+}

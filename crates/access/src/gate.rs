@@ -1,0 +1,444 @@
+//! The one gate: (principal, act) in, a [`Permit`] or a refusal out, both on the record.
+//!
+//! Flow: still signed in? -> scope -> Pass -> facts -> policies -> ledger -> permit.
+//!
+//! Invariants: an act that widens gets its permit only after its entry is durable; what the caller may not
+//! read looks exactly like what does not exist; nothing remembered is used after the epoch moved.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ledger::{Decision as Entry, Draft, Ledger};
+use model::{Clock, KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
+use quick_cache::sync::Cache;
+
+use crate::act;
+use crate::policy::{Subject, Target};
+use crate::record::{append, append_narrowing};
+use crate::{
+    Act, Action, AddedPolicy, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError, Principal,
+    Record, Resource, Unavailable, UserFacts, Via, Why, WorktreeFacts,
+};
+
+/// What callers are told while there are no policies; the reason is in the log.
+const SHUT: &str = "the policies cannot be loaded, so everything is refused; the daemon's log says why";
+
+/// How the gate is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct GateConfig {
+    /// Whether worktrees are divided by owners and tiers.
+    pub worktree_rbac: bool,
+}
+
+/// A question to the policies that has no effect.
+#[derive(Debug)]
+pub struct Trial {
+    /// For whom.
+    pub user: UserId,
+    /// To do what.
+    pub action: &'static Action,
+    /// On what.
+    pub resource: Resource,
+    /// Asking for what.
+    pub asks: Asks,
+    /// A policy that is not in force, to be tried with those that are.
+    pub with: Option<AddedPolicy>,
+}
+
+/// Why a trial gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The policy to be tried is not right.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The action is not one for this kind of resource.
+    #[error("`{0}` is not something that is done to this kind of resource")]
+    Misfit(&'static str),
+    /// The store did not answer.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The one gate.
+#[derive(Debug)]
+pub struct Gate<B> {
+    backing: Arc<B>,
+    ledger: Arc<Ledger>,
+    clock: Arc<dyn Clock>,
+    config: GateConfig,
+    /// The policies in force, or why there are none: then everything is refused.
+    policies: ArcSwap<Result<Policies, PolicyError>>,
+    epoch: Epoch,
+    users: Cache<UserId, (u64, UserFacts)>,
+    worktrees: Cache<WorktreeId, (u64, Arc<WorktreeFacts>)>,
+    decisions: Cache<Question, (u64, Arc<Decision>)>,
+}
+
+/// What decides a decision as long as the epoch stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Question {
+    user: UserId,
+    role: Role,
+    via: &'static str,
+    action: &'static str,
+    resource: Resource,
+}
+
+/// What a resource turned out to be.
+enum Found {
+    Installation,
+    User(UserFacts),
+    Key(KeyId, UserId),
+    Pass(PassId, UserId),
+    Repo(RepoId),
+    Worktree(Arc<WorktreeFacts>),
+}
+
+impl Found {
+    fn target(&self) -> Target<'_> {
+        match self {
+            Self::Installation => Target::Installation,
+            Self::User(facts) => Target::User { id: facts.id, role: facts.role },
+            Self::Key(id, owner) => Target::Key { id: *id, owner: *owner },
+            Self::Pass(id, owner) => Target::Pass { id: *id, owner: *owner },
+            Self::Repo(id) => Target::Repo(*id),
+            Self::Worktree(facts) => Target::Worktree(facts),
+        }
+    }
+
+    /// An administrator acting where the tier says `none` overrides; the record says so.
+    fn overrides(&self, who: &Principal) -> bool {
+        match self {
+            Self::Worktree(facts) => facts.tier == Tier::None && !facts.owners.contains(&who.user),
+            _ => false,
+        }
+    }
+}
+
+impl<B: Backing> Gate<B> {
+    /// A gate over these facts, writing to this ledger. Policies that cannot be loaded leave it shut.
+    pub async fn new(backing: Arc<B>, ledger: Arc<Ledger>, clock: Arc<dyn Clock>, config: GateConfig) -> Result<Self, Unavailable> {
+        let added = backing.added_policies().await?;
+        let policies = load(&added, config);
+        Ok(Self {
+            backing,
+            ledger,
+            clock,
+            config,
+            policies: ArcSwap::from_pointee(policies),
+            epoch: Epoch::default(),
+            users: Cache::new(10_000),
+            worktrees: Cache::new(20_000),
+            decisions: Cache::new(50_000),
+        })
+    }
+
+    /// The access epoch.
+    pub fn epoch(&self) -> &Epoch {
+        &self.epoch
+    }
+
+    /// The clock everything here goes by.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// What the gate reads.
+    pub fn backing(&self) -> &Arc<B> {
+        &self.backing
+    }
+
+    /// The ledger that the gate writes to, for reading it.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// Whether the gate is shut because its policies cannot be loaded. The log says why.
+    pub fn shut(&self) -> Option<&'static str> {
+        self.policies.load().is_err().then_some(SHUT)
+    }
+
+    /// Whether worktrees are divided by owners and tiers.
+    pub fn worktree_rbac(&self) -> bool {
+        self.config.worktree_rbac
+    }
+
+    /// Judges an act. A refusal is on the ledger when this returns; so is the opening of what is allowed.
+    pub async fn authorize<A: Act>(&self, who: &Principal, act: A) -> Result<Permit<A>, Denied> {
+        match self.judge(who, A::ACTION, act.resource(), act.asks()).await {
+            Ok(overrides) => {
+                if A::ACTION.class == Class::Read {
+                    return Ok(Permit::new(act, who.clone(), None));
+                }
+                let resource = act.names().unwrap_or_else(|| act.resource().to_string());
+                let opened = self.open(who, &act, &resource, overrides).await?;
+                let record = Record { opened, action: A::ACTION, resource, who: who.clone() };
+                let record = Some(record);
+                Ok(Permit::new(act, who.clone(), record))
+            }
+            Err(refused) => {
+                self.refuse(who, A::ACTION, act.resource(), &refused).await;
+                Err(refused.denied)
+            }
+        }
+    }
+
+    /// Says what became of an act. Rights that changed are asked again from here on.
+    pub async fn close(&self, record: Option<Record>, outcome: Result<(), String>) {
+        let Some(record) = record else { return };
+        if record.action.changes_access {
+            self.epoch.bump();
+        }
+        let Some(opened) = record.opened else { return };
+        let (entry, cause) = match outcome {
+            Ok(()) => (Entry::Done, String::new()),
+            Err(cause) => (Entry::Failed, cause),
+        };
+        let draft = Draft::new(record.who.label(), record.action.name, entry)
+            .on(record.resource)
+            .because(cause)
+            .closes(opened);
+        // The act is done; a closing entry that fails is made good at recovery.
+        if let Err(error) = append_narrowing(&self.ledger, draft).await {
+            tracing::error!(%error, opened, "the closing entry could not be written; recovery will close it");
+        }
+    }
+
+    /// Whether this user may read this worktree now. For pages and events: no entry, no permit.
+    pub fn may_read(&self, who: &Principal, facts: &WorktreeFacts) -> bool {
+        let decision = self.decide(who, &act::WORKTREE_READ, Resource::Worktree(facts.id), || Target::Worktree(facts), Asks::default());
+        who.scope >= act::WORKTREE_READ.scope && decision.is_ok_and(|decision| decision.allowed)
+    }
+
+    /// Whether this user may do this to the installation or to a user; for pages, no entry.
+    pub async fn would_allow(&self, who: &Principal, action: &'static Action, resource: Resource) -> bool {
+        self.judge(who, action, resource, Asks::default()).await.is_ok()
+    }
+
+    /// What the gate knows of a worktree.
+    pub async fn worktree(&self, id: WorktreeId) -> Result<Option<Arc<WorktreeFacts>>, Unavailable> {
+        let epoch = self.epoch.now();
+        if let Some((at, facts)) = self.worktrees.get(&id)
+            && at == epoch
+        {
+            return Ok(Some(facts));
+        }
+        let found = self.backing.worktree(id).await?.map(Arc::new);
+        if let Some(facts) = &found {
+            self.worktrees.insert(id, (epoch, Arc::clone(facts)));
+        }
+        Ok(found)
+    }
+
+    /// What the gate knows of a user.
+    pub async fn user(&self, id: UserId) -> Result<Option<UserFacts>, Unavailable> {
+        let epoch = self.epoch.now();
+        if let Some((at, facts)) = self.users.get(&id)
+            && at == epoch
+        {
+            return Ok(Some(facts));
+        }
+        let found = self.backing.user(id).await?;
+        if let Some(facts) = &found {
+            self.users.insert(id, (epoch, facts.clone()));
+        }
+        Ok(found)
+    }
+
+    /// Whether a principal is still who they were: enabled, and no credential change since.
+    pub async fn still_valid(&self, who: &Principal) -> Result<bool, Unavailable> {
+        if who.expires <= self.clock.now() {
+            return Ok(false);
+        }
+        let user = self.user(who.user).await?;
+        Ok(user.is_some_and(|user| user.enabled && user.version == who.version && user.role == who.role))
+    }
+
+    /// What the policies would say of someone, and why; perhaps with one more. Takes no effect.
+    pub async fn explain(&self, _permit: Permit<crate::TryPolicy>, trial: Trial) -> Result<Option<Why>, TrialError> {
+        let Some(user) = self.user(trial.user).await? else { return Ok(None) };
+        let Some(found) = self.find(trial.resource).await? else { return Ok(None) };
+        let subject = Subject { user: user.id, role: user.role, via: "login" };
+        let mut added = self.backing.added_policies().await?;
+        added.extend(trial.with);
+        let policies = Policies::load(&added, self.config.worktree_rbac)?;
+        if !Policies::fits(trial.action, &found.target()) {
+            return Err(TrialError::Misfit(trial.action.name));
+        }
+        Ok(Some(policies.explain(subject, trial.action, &found.target(), trial.asks)))
+    }
+
+    /// Every policy in force: id, whether it forbids, text.
+    pub fn list_policies(&self, _permit: Permit<crate::ReadPolicies>) -> Vec<(String, bool, String)> {
+        self.policies.load().as_ref().as_ref().map(Policies::list).unwrap_or_default()
+    }
+
+    /// Checks that the policies in force and this one make a whole, without using it.
+    pub async fn check_policy(&self, new: &AddedPolicy) -> Result<Result<(), PolicyError>, Unavailable> {
+        let mut added = self.backing.added_policies().await?;
+        added.push(new.clone());
+        Ok(Policies::load(&added, self.config.worktree_rbac).map(drop))
+    }
+
+    /// Reads the added policies again, after they changed.
+    pub async fn reload_policies(&self) -> Result<(), Unavailable> {
+        let added = self.backing.added_policies().await?;
+        let policies = load(&added, self.config);
+        self.policies.store(Arc::new(policies));
+        self.epoch.bump();
+        Ok(())
+    }
+
+    /// Writes down an attempt that never became an act because the request made no sense.
+    pub async fn refuse_malformed(&self, who: &Principal, action: &'static Action, why: &str) {
+        let refused = Refused { denied: Denied::hidden(), cause: format!("malformed: {why}") };
+        self.refuse(who, action, Resource::Installation, &refused).await;
+    }
+
+    async fn judge(&self, who: &Principal, action: &'static Action, resource: Resource, asks: Asks) -> Result<bool, Refused> {
+        let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
+        if !self.still_valid(who).await.map_err(broken)? {
+            return Err(Refused { denied: Denied::ended(), cause: "credential ended".into() });
+        }
+        if who.scope < action.scope {
+            return Err(Refused { denied: Denied::scope(action.scope.word()), cause: format!("scope {}", who.scope.word()) });
+        }
+        pass_allows(who, action, resource)?;
+        // A read that was allowed since the epoch last moved needs no facts again.
+        if action.class == Class::Read && asks == Asks::default() && self.remembered(who, action, resource).is_some_and(|d| d.allowed) {
+            return Ok(false);
+        }
+        let Some(found) = self.find(resource).await.map_err(broken)? else {
+            return Err(Refused { denied: Denied::hidden(), cause: "absent".into() });
+        };
+        let decision = self.decide(who, action, resource, || found.target(), asks)?;
+        if decision.allowed {
+            return Ok(action.class != Class::Read && found.overrides(who));
+        }
+        let cause = match decision.policies.is_empty() {
+            true => "no policy permits".to_owned(),
+            false => format!("forbidden by {}", decision.policies.join(", ")),
+        };
+        let readable = match reading(resource) {
+            Some(read) if read != action => self.decide(who, read, resource, || found.target(), Asks::default())?.allowed,
+            Some(_) => false,
+            None => true,
+        };
+        let denied = if readable { Denied::forbidden(decision.policies.clone()) } else { Denied::hidden() };
+        Err(Refused { denied, cause })
+    }
+
+    fn question(who: &Principal, action: &'static Action, resource: Resource) -> Question {
+        Question { user: who.user, role: who.role, via: who.via.word(), action: action.name, resource }
+    }
+
+    fn remembered(&self, who: &Principal, action: &'static Action, resource: Resource) -> Option<Arc<Decision>> {
+        let (at, decision) = self.decisions.get(&Self::question(who, action, resource))?;
+        (at == self.epoch.now()).then_some(decision)
+    }
+
+    fn decide<'f>(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+        target: impl FnOnce() -> Target<'f>,
+        asks: Asks,
+    ) -> Result<Arc<Decision>, Refused> {
+        let plain = asks == Asks::default();
+        if plain && let Some(decision) = self.remembered(who, action, resource) {
+            return Ok(decision);
+        }
+        // The epoch is read before the policies: what is remembered is never newer than it says.
+        let epoch = self.epoch.now();
+        let loaded = self.policies.load();
+        let policies = loaded.as_ref().as_ref().map_err(|_| Refused::unavailable(SHUT))?;
+        let subject = Subject { user: who.user, role: who.role, via: who.via.word() };
+        let decision = Arc::new(policies.decide(subject, action, &target(), asks));
+        if plain {
+            self.decisions.insert(Self::question(who, action, resource), (epoch, Arc::clone(&decision)));
+        }
+        Ok(decision)
+    }
+
+    async fn find(&self, resource: Resource) -> Result<Option<Found>, Unavailable> {
+        Ok(match resource {
+            Resource::Installation => Some(Found::Installation),
+            Resource::User(id) => self.user(id).await?.map(Found::User),
+            Resource::Key(id) => self.backing.key(id).await?.map(|key| Found::Key(id, key.user)),
+            Resource::Pass(id) => self.backing.pass(id).await?.map(|pass| Found::Pass(id, pass.user)),
+            Resource::Repo(id) => self.backing.repo_exists(id).await?.then_some(Found::Repo(id)),
+            Resource::Worktree(id) => self.worktree(id).await?.filter(|facts| !facts.deleted).map(Found::Worktree),
+        })
+    }
+
+    async fn open<A: Act>(&self, who: &Principal, act: &A, resource: &str, overrides: bool) -> Result<Option<u64>, Denied> {
+        let action = A::ACTION;
+        let mut draft = Draft::new(who.label(), action.name, Entry::Allowed).on(resource).opens();
+        for (name, value) in act.detail() {
+            draft = draft.with(name, value);
+        }
+        if overrides {
+            draft = draft.with("override", "true");
+        }
+        let unrecorded = |error: ledger::AppendError| {
+            tracing::error!(%error, action = action.name, "an act could not be recorded and was not started");
+            Denied::unavailable("it could not be recorded; nothing was started")
+        };
+        match action.class {
+            Class::Read | Class::Widens => append(&self.ledger, draft).await.map(Some).map_err(unrecorded),
+            // Narrowing happens all the same; what even the reserve cannot hold is in the log.
+            Class::Narrows => Ok(append_narrowing(&self.ledger, draft).await.map_err(unrecorded).ok().flatten()),
+        }
+    }
+
+    async fn refuse(&self, who: &Principal, action: &'static Action, resource: Resource, refused: &Refused) {
+        let draft = Draft::new(who.label(), action.name, Entry::Refused).on(resource.to_string()).because(refused.cause.clone());
+        if let Err(error) = append_narrowing(&self.ledger, draft).await {
+            tracing::error!(%error, action = action.name, "a refusal could not be recorded");
+        }
+    }
+}
+
+fn load(added: &[AddedPolicy], config: GateConfig) -> Result<Policies, PolicyError> {
+    let loaded = Policies::load(added, config.worktree_rbac);
+    if let Err(error) = &loaded {
+        tracing::error!(%error, "the policies cannot be loaded; everything is refused");
+    }
+    loaded
+}
+
+/// A refusal with what only the ledger may know.
+struct Refused {
+    denied: Denied,
+    cause: String,
+}
+
+impl Refused {
+    fn unavailable(message: &str) -> Self {
+        Self { denied: Denied::unavailable(message), cause: message.to_owned() }
+    }
+}
+
+/// The act by which one knows that a thing exists.
+fn reading(resource: Resource) -> Option<&'static Action> {
+    match resource {
+        Resource::Installation => None,
+        Resource::User(_) => Some(&act::USER_READ),
+        Resource::Key(_) => Some(&act::KEY_REVOKE),
+        Resource::Pass(_) => Some(&act::PASS_REVOKE),
+        Resource::Repo(_) => Some(&act::REPO_READ),
+        Resource::Worktree(_) => Some(&act::WORKTREE_READ),
+    }
+}
+
+/// A Pass acts only where its Grant names the tool `api.<action>`, and only on a named thing.
+fn pass_allows(who: &Principal, action: &'static Action, resource: Resource) -> Result<(), Refused> {
+    let Via::Pass(_) = &who.via else { return Ok(()) };
+    let refused = |cause: &str| Refused { denied: Denied::hidden(), cause: cause.to_owned() };
+    if resource == Resource::Installation {
+        return Err(Refused { denied: Denied::scope(action.name), ..refused("a pass needs a named resource") });
+    }
+    let tool = format!("api.{}", action.name).parse().ok();
+    if tool.is_some_and(|tool| who.grant.tools.allows(&tool)) { Ok(()) } else { Err(refused("outside the pass")) }
+}

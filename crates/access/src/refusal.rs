@@ -1,0 +1,65 @@
+//! Why an act was refused: what the caller may know, and what the ledger knows.
+
+/// The kind of refusal, as the caller sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The thing does not exist, or the caller may not know that it does.
+    Hidden,
+    /// Known, but not allowed.
+    Forbidden,
+    /// The credential's scope is too narrow.
+    Scope,
+    /// The credential ended in the meantime.
+    Ended,
+    /// It cannot be recorded, decided or read now; nothing was started.
+    Unavailable,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Denied {
+    reason: Reason,
+    message: String,
+    /// Policies that caused it, where the caller may know the resource.
+    policies: Vec<String>,
+}
+
+impl Denied {
+    pub(crate) fn hidden() -> Self {
+        Self { reason: Reason::Hidden, message: "not found".into(), policies: Vec::new() }
+    }
+
+    pub(crate) fn forbidden(policies: Vec<String>) -> Self {
+        let message = match policies.first() {
+            Some(policy) => format!("forbidden by policy `{policy}`; ask an administrator"),
+            None => "your role and tier do not allow this; ask an owner of it or an administrator".into(),
+        };
+        Self { reason: Reason::Forbidden, message, policies }
+    }
+
+    pub(crate) fn scope(needed: &str) -> Self {
+        let message = format!("this credential is too narrow; it needs scope `{needed}`");
+        Self { reason: Reason::Scope, message, policies: Vec::new() }
+    }
+
+    pub(crate) fn ended() -> Self {
+        Self { reason: Reason::Ended, message: "sign in again".into(), policies: Vec::new() }
+    }
+
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self { reason: Reason::Unavailable, message: message.into(), policies: Vec::new() }
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The policies that decided.
+    #[must_use]
+    pub fn policies(&self) -> &[String] {
+        &self.policies
+    }
+}

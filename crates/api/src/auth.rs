@@ -1,0 +1,100 @@
+//! Signing in and out.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Hidden;
+
+/// Makes the first owner.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BootstrapRequest {
+    /// The one-time secret that the daemon printed.
+    pub secret: Hidden,
+    /// Address of the owner.
+    pub email: String,
+    /// How the owner is shown.
+    pub name: String,
+    /// At least 12 characters.
+    pub password: Hidden,
+}
+
+/// Signs in.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoginRequest {
+    /// Address.
+    pub email: String,
+    /// Password.
+    pub password: Hidden,
+    /// One-time password, where turned on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totp: Option<Hidden>,
+}
+
+/// Trades a refresh token.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RefreshRequest {
+    /// The token; it is used up.
+    pub refresh_token: Hidden,
+}
+
+/// What signing in gives.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TokenResponse {
+    /// Who.
+    pub user: String,
+    /// For the Authorization header.
+    pub access_token: Hidden,
+    /// Milliseconds since the epoch.
+    pub access_expires: i64,
+    /// For the next access token, once.
+    pub refresh_token: Hidden,
+    /// Milliseconds since the epoch.
+    pub refresh_expires: i64,
+}
+
+/// Changes the own password.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePasswordRequest {
+    /// The present one.
+    pub current: Hidden,
+    /// The next one.
+    pub new: Hidden,
+    /// One-time password, where turned on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totp: Option<Hidden>,
+}
+
+/// What turning on one-time passwords gives, once.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TotpOffer {
+    /// For an authenticator app; not in force until a code confirms it.
+    pub link: Hidden,
+    /// Sent back to confirm.
+    pub handle: Hidden,
+}
+
+/// Confirms one-time passwords.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmTotpRequest {
+    /// What the offer gave.
+    pub handle: Hidden,
+    /// A code made from it.
+    pub code: Hidden,
+    /// The caller's password.
+    pub password: Hidden,
+}
+
+/// Turns one-time passwords off.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveTotpRequest {
+    /// The caller's password.
+    pub password: Hidden,
+    /// A present code.
+    pub totp: Hidden,
+}

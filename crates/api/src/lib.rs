@@ -1,0 +1,44 @@
+//! The wire, version 1: what travels between a client and the daemon, and a typed client.
+//!
+//! Wire types are not domain types: ids and words are text here, and are parsed at the edge that receives
+//! them. Requests are closed documents (an unknown field is refused); answers may grow.
+//!
+//! Not here: what anything means (`model`, `access`), HTTP routing (`server`).
+
+mod auth;
+#[cfg(feature = "client")]
+mod client;
+mod events;
+mod ledger;
+mod passes;
+mod people;
+mod places;
+mod policies;
+mod problem;
+mod status;
+mod worktrees;
+
+pub use auth::*;
+#[cfg(feature = "client")]
+pub use client::{Answer, Client, ClientError};
+pub use events::*;
+pub use ledger::*;
+pub use passes::*;
+pub use people::*;
+pub use places::Places;
+pub use policies::*;
+pub use problem::{Code, Problem};
+pub use status::*;
+pub use worktrees::*;
+
+/// Text that is hidden in logs and `Debug`: passwords and tokens on the wire.
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = String)]
+pub struct Hidden(pub String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}

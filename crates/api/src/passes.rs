@@ -1,0 +1,67 @@
+//! Passes: signed tokens that carry a part of the caller's authority.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Hidden;
+
+/// A Pass, without what it is made of.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Pass {
+    /// `pas_…`
+    pub id: String,
+    /// Whose authority it carries a part of.
+    pub user: String,
+    /// The Pass it was made from.
+    pub parent: Option<String>,
+    /// What it is for.
+    pub label: String,
+    /// What it allows.
+    #[schema(value_type = Object)]
+    pub grant: model::Grant,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// Milliseconds since the epoch.
+    pub expires: i64,
+    /// When it was revoked.
+    pub revoked_at: Option<i64>,
+}
+
+/// A page of Passes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PassPage {
+    /// The Passes.
+    pub items: Vec<Pass>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+/// Mints a Pass. Called with a Pass, the new one is made from that and is no wider.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MintPassRequest {
+    /// What it is for.
+    pub label: String,
+    /// What is asked for; what the caller does not have is left out.
+    #[schema(value_type = Object)]
+    pub grant: model::Grant,
+    /// Minutes until it ends; 60 unless told, at most 30 days.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub minutes: Option<u32>,
+}
+
+/// A new Pass. The token is shown this once.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NewPass {
+    /// What is kept of it.
+    pub pass: Pass,
+    /// The token itself.
+    pub token: Hidden,
+}
+
+/// How many Passes a revocation reached.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Revoked {
+    /// The Pass and those made from it.
+    pub count: u64,
+}

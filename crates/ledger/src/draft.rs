@@ -1,0 +1,221 @@
+//! Turns what happened into the caller's part of an entry, bounded and scrubbed.
+//!
+//! Flow: [`Draft`] (texts) -> [`Body`] (bytes, made in the caller's thread) -> a line (in the writer,
+//! which alone knows sequence, time and predecessor). Invariants: every text passes the scrubber before it
+//! is encoded; a body never exceeds [`MAX_BODY`], whatever the draft holds: what does not fit is cut and
+//! the cut is visible. Not here: who may do what, how a line is stored ([`crate::entry`]).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest encoded text of an entry, in bytes.
+pub const MAX_TEXT: usize = 4096;
+/// The most details an entry holds.
+pub const MAX_DETAILS: usize = 32;
+/// The longest body; a line adds less than 300 bytes to it.
+pub(crate) const MAX_BODY: usize = 60 * 1024;
+/// The longest line a reader accepts.
+pub(crate) const MAX_LINE: usize = 64 * 1024;
+
+const MAX_KEY: usize = 64;
+const CUT: &str = "[cut]";
+
+/// Takes secrets out of a text before it is recorded.
+pub type Scrub = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The scrubber for texts that the ledger itself makes.
+pub(crate) fn own_words() -> Scrub {
+    Box::new(str::to_owned)
+}
+
+/// What an entry says about an act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// It was permitted, and starts after this entry.
+    Allowed,
+    /// It was not permitted.
+    Refused,
+    /// It happened.
+    Done,
+    /// It was tried and did not succeed, or its outcome is unknown.
+    Failed,
+    /// Nothing was decided; this happened.
+    Noted,
+}
+
+impl Decision {
+    /// The word stored in the entry.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Noted => "noted",
+        }
+    }
+}
+
+/// An entry before it has a place in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    who: String,
+    action: String,
+    resource: String,
+    decision: Decision,
+    cause: String,
+    detail: BTreeMap<Cow<'static, str>, String>,
+    opens: bool,
+    closes: Option<u64>,
+}
+
+impl Draft {
+    /// An entry saying that `who` did `action` and what came of it.
+    #[must_use]
+    pub fn new(who: impl Into<String>, action: impl Into<String>, decision: Decision) -> Self {
+        Self {
+            who: who.into(),
+            action: action.into(),
+            resource: String::new(),
+            decision,
+            cause: String::new(),
+            detail: BTreeMap::new(),
+            opens: false,
+            closes: None,
+        }
+    }
+
+    /// Names what the act was on.
+    #[must_use]
+    pub fn on(self, resource: impl Into<String>) -> Self {
+        Self { resource: resource.into(), ..self }
+    }
+
+    /// Names why it was decided so.
+    #[must_use]
+    pub fn because(self, cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), ..self }
+    }
+
+    /// Adds one detail; the names `late` and `cut` belong to the ledger and are stored as `late_`, `cut_`.
+    #[must_use]
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
+        let name = match name.into() {
+            Cow::Borrowed("late") => "late_".into(),
+            Cow::Borrowed("cut") => "cut_".into(),
+            Cow::Owned(name) if name == "late" || name == "cut" => format!("{name}_").into(),
+            name => name,
+        };
+        self.detail.insert(name, value.into());
+        self
+    }
+
+    /// An effect follows, and another entry will close this one.
+    #[must_use]
+    pub fn opens(self) -> Self {
+        Self { opens: true, ..self }
+    }
+
+    /// Closes the entry `seq`.
+    #[must_use]
+    pub fn closes(self, seq: u64) -> Self {
+        Self { closes: Some(seq), ..self }
+    }
+
+    pub(crate) fn encode(&self, scrub: &Scrub) -> Body {
+        let mut out = Vec::with_capacity(320);
+        for (name, text) in [
+            ("\"who\":\"", &self.who),
+            ("\",\"action\":\"", &self.action),
+            ("\",\"resource\":\"", &self.resource),
+            ("\",\"decision\":\"", &self.decision.word().to_owned()),
+            ("\",\"cause\":\"", &self.cause),
+        ] {
+            out.extend_from_slice(name.as_bytes());
+            escape(&mut out, &scrub(text), MAX_TEXT);
+        }
+        out.push(b'"');
+        if self.opens {
+            out.extend_from_slice(b",\"opens\":true");
+        }
+        if let Some(seq) = self.closes {
+            out.extend_from_slice(format!(",\"closes\":{seq}").as_bytes());
+        }
+        self.encode_detail(&mut out, scrub);
+        Body { bytes: out, opens: self.opens, closes: self.closes }
+    }
+
+    /// The details come last in a body, so that the writer can add `late` to them.
+    fn encode_detail(&self, out: &mut Vec<u8>, scrub: &Scrub) {
+        out.extend_from_slice(b",\"detail\":{");
+        let mut dropped = 0usize;
+        let mut comma = false;
+        for (place, (name, value)) in self.detail.iter().enumerate() {
+            let room = MAX_BODY.saturating_sub(out.len().saturating_add(2 * MAX_KEY));
+            if place >= MAX_DETAILS || room < MAX_KEY {
+                dropped = dropped.saturating_add(1);
+                continue;
+            }
+            out.extend_from_slice(if comma { b",\"" } else { b"\"" });
+            comma = true;
+            escape(out, &scrub(name), MAX_KEY);
+            out.extend_from_slice(b"\":\"");
+            escape(out, &scrub(value), MAX_TEXT.min(room));
+            out.push(b'"');
+        }
+        if dropped > 0 {
+            out.extend_from_slice(
+                format!("{}\"cut\":\"{dropped}\"", if comma { "," } else { "" }).as_bytes(),
+            );
+        }
+        out.push(b'}');
+    }
+}
+
+/// The caller's part of a line, encoded: everything between the predecessor and the code.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) opens: bool,
+    pub(crate) closes: Option<u64>,
+}
+
+/// Appends `text` as the inside of a JSON string of at most `max` bytes; a longer one ends in `[cut]`.
+pub(crate) fn escape(out: &mut Vec<u8>, text: &str, max: usize) {
+    let start = out.len();
+    let room = max.saturating_sub(CUT.len());
+    let mut last_fit = start;
+    for symbol in text.chars() {
+        if out.len().saturating_sub(start) <= room {
+            last_fit = out.len();
+        }
+        match symbol {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\n' => out.extend_from_slice(b"\\n"),
+            // Also what a terminal would act on or hide: an entry may be shown with `cat`.
+            symbol if symbol.is_control() || is_invisible(symbol) => {
+                out.extend_from_slice(format!("\\u{:04x}", u32::from(symbol)).as_bytes());
+            }
+            symbol => out.extend_from_slice(symbol.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        if out.len().saturating_sub(start) > max {
+            out.truncate(last_fit);
+            out.extend_from_slice(CUT.as_bytes());
+            return;
+        }
+    }
+}
+
+/// Line separators and direction marks (all below U+10000, so one `\u` escape is enough).
+fn is_invisible(symbol: char) -> bool {
+    matches!(symbol, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+#[path = "draft_tests.rs"]
+mod tests;

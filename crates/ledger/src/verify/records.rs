@@ -1,0 +1,119 @@
+//! Checks the checkpoint file: numbering, links, signatures, anchors.
+//!
+//! Turns its lines into [`Record`]s, each known to be valid or not; only valid ones prove anything later.
+//! Invariant: a record with a finding is never valid. Not here: whether the entries fit ([`super::chain`]).
+
+use std::path::Path;
+
+use super::report::{Finding, Findings, Kind};
+use super::trust::{Anchors, Trust};
+use crate::checkpoint::{self, Checkpoint};
+use crate::merkle::Hash;
+use crate::segment::{Lines, Piece};
+
+/// One record of the checkpoint file.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) hash: Hash,
+    pub(crate) line: u64,
+    /// Signed by a trusted key, in its place, undisputed.
+    pub(crate) valid: bool,
+}
+
+/// Reads and checks the file, up to byte `limit`.
+pub(crate) fn check(dir: &Path, trust: &Trust, limit: Option<u64>, findings: &mut Findings) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    let path = dir.join(checkpoint::FILE);
+    let mut lines = match Lines::open(&path, 0, limit) {
+        Ok(lines) => lines,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return records,
+        Err(error) => {
+            findings.add(about(Kind::Unreadable, None, 0, format!("the checkpoint file: {error}")));
+            return records;
+        }
+    };
+    for number in 1u64.. {
+        match lines.next_within(checkpoint::MAX_RECORD) {
+            Err(error) => {
+                findings.add(about(Kind::Unreadable, None, number, format!("the checkpoint file: {error}")));
+                break;
+            }
+            Ok(Piece::End) => break,
+            Ok(Piece::Torn(..)) => {
+                findings.add(about(Kind::TornTail, None, number, "the last checkpoint is not whole".into()));
+            }
+            Ok(Piece::Line(line, _)) => {
+                let record = check_line(line, number, records.last(), trust, findings);
+                records.extend(record);
+            }
+        }
+    }
+    records
+}
+
+fn check_line(
+    line: &[u8],
+    number: u64,
+    before: Option<&Record>,
+    trust: &Trust,
+    findings: &mut Findings,
+) -> Option<Record> {
+    let hash = checkpoint::hash(line);
+    let Some(checkpoint) = checkpoint::parse(line) else {
+        findings.add(about(Kind::ForgedCheckpoint, None, number, "the line is not a checkpoint".into()));
+        return None;
+    };
+    let last = Some(checkpoint.last);
+    let mut valid = !trust.is_empty();
+    if valid && let Err((kind, why)) = trust.check(line, &checkpoint) {
+        valid = false;
+        let message = format!("checkpoint {} by key `{}`: {why}", checkpoint.n, checkpoint.key);
+        findings.add(about(kind, last, number, message));
+    }
+    let (expected, prev) = before.map_or((1, [0; 32]), |it| (it.checkpoint.n.saturating_add(1), it.hash));
+    if checkpoint.n > expected {
+        let message = format!("checkpoints {expected} to {} are missing", checkpoint.n.saturating_sub(1));
+        findings.add(about(Kind::CheckpointsCut, last, number, message));
+    } else if checkpoint.n < expected {
+        valid = false;
+        findings.add(about(Kind::Fork, last, number, format!("checkpoint {} is there twice", checkpoint.n)));
+    } else if checkpoint.prev != hex::encode(prev) {
+        let message = format!("checkpoint {} does not follow from the one before", checkpoint.n);
+        // Two genuine signatures over different pasts are two writers; anything else is a forgery.
+        let kind =
+            if valid && before.is_none_or(|it| it.valid) { Kind::Fork } else { Kind::ForgedCheckpoint };
+        valid = false;
+        findings.add(about(kind, last, number, message));
+    }
+    Some(Record { checkpoint, hash, line: number, valid })
+}
+
+/// The newest anchored record, after comparing all anchors.
+pub(crate) fn check_anchors<'a>(
+    records: &'a [Record],
+    anchors: &Anchors,
+    findings: &mut Findings,
+) -> Option<(&'a Record, Option<i64>)> {
+    let mut newest = None;
+    for (number, anchor) in &anchors.list {
+        let found = records.iter().find(|record| record.checkpoint.n == *number);
+        match found {
+            Some(record) if record.hash == anchor.hash => newest = Some((record, anchor.at)),
+            Some(record) => {
+                let message = format!("checkpoint {number} is not the one that was anchored");
+                findings.add(about(Kind::RolledBack, Some(record.checkpoint.last), record.line, message));
+            }
+            None => {
+                let last = records.last().map(|record| record.checkpoint.last);
+                let message = format!("checkpoint {number} was anchored and is not there");
+                findings.add(about(Kind::RolledBack, last, 0, message));
+            }
+        }
+    }
+    newest
+}
+
+fn about(kind: Kind, index: Option<u64>, line: u64, message: String) -> Finding {
+    Finding { kind, index, segment: None, line: (line > 0).then_some(line), message }
+}

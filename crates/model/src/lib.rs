@@ -1,0 +1,24 @@
+//! The vocabulary of Palisade: ids, roles, tiers, grants, actions, events, time.
+//!
+//! Nouns only. Invariant: nothing here opens a file, a socket or a database, and every type that
+//! comes from outside is parsed once, by `FromStr` or a constructor that can refuse.
+//!
+//! Not here: who may do what (`access`), wire shapes (`api`), rows (`store`).
+
+mod clock;
+mod event;
+mod grant;
+mod host;
+mod ids;
+mod names;
+mod path;
+mod role;
+
+pub use clock::{Clock, FixedClock, Millis, SystemClock};
+pub use event::{Event, EventKind};
+pub use grant::{Access, Budget, Grant, Pattern, Patterns, Rights};
+pub use host::{BadHost, HostPattern};
+pub use ids::{BadId, EventSeq, KeyId, PassId, RepoId, RequestId, UserId, WorktreeId};
+pub use names::{BadName, DisplayName, Email, RepoName, WorktreeName};
+pub use path::{BadPath, GrantPath};
+pub use role::{BadWord, Role, Tier};

@@ -1,0 +1,200 @@
+//! Finds secrets by their shape: anchors (literals, all searched at once) and a finder for each.
+//!
+//! Invariants, which keep the time linear: a finder that finds nothing has looked at a bounded number of
+//! bytes around its anchor; what a finder found is not searched again. No finder looks past a newline.
+
+mod field;
+mod header;
+pub(crate) mod pem;
+mod token;
+mod url;
+mod value;
+
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Input};
+
+use crate::bytes::{ByteSet, at, before, line_end, slice};
+use crate::machine::Carry;
+
+/// What to mask.
+#[derive(Clone, Copy)]
+pub(crate) struct Hit {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// How the secret goes on if it reaches the end of a piece.
+    pub(crate) body: Body,
+}
+
+/// What belongs to a secret once it has begun.
+#[derive(Clone, Copy)]
+pub(crate) enum Body {
+    /// Nothing more.
+    Ended,
+    /// Bytes of a set.
+    Of(&'static ByteSet),
+    /// Everything up to a quote with at most so many backslashes before it.
+    Quoted { quote: u8, escapes: usize },
+    /// Everything up to a blank.
+    Word,
+    /// The rest of the line.
+    Line,
+}
+
+impl Body {
+    /// Where the body that starts at `from` ends.
+    pub(crate) fn end(self, text: &[u8], from: usize) -> usize {
+        let rest = slice(text, from, text.len());
+        let until = |stop: fn(&u8) -> bool| from + rest.iter().position(stop).unwrap_or(rest.len());
+        match self {
+            Self::Ended => from,
+            Self::Of(set) => set.run(text, from),
+            Self::Word => until(u8::is_ascii_whitespace),
+            Self::Line => until(|byte| *byte == b'\n'),
+            Self::Quoted { quote, escapes } => quoted_end(text, from, quote, escapes),
+        }
+    }
+}
+
+/// The first quote that closes: for a plain one, an even number of backslashes before it; for an escaped
+/// one (JSON within JSON), no more backslashes than the opening quote had.
+fn quoted_end(text: &[u8], from: usize, quote: u8, escapes: usize) -> usize {
+    let mut backslashes = usize::from(before(text, from) == Some(b'\\'));
+    for (offset, byte) in slice(text, from, text.len()).iter().enumerate() {
+        let closes = if escapes == 0 { backslashes % 2 == 0 } else { backslashes <= escapes };
+        match *byte {
+            b'\n' => return from + offset,
+            byte if byte == quote && closes => return from + offset - backslashes.min(offset).min(escapes),
+            b'\\' => backslashes += 1,
+            _ => backslashes = 0,
+        }
+    }
+    text.len()
+}
+
+/// Which finder an anchor wakes.
+#[derive(Clone, Copy)]
+enum Kind {
+    Token(&'static token::Rule),
+    Field,
+    Url,
+    Bearer,
+    Pem,
+}
+
+struct Anchors {
+    search: AhoCorasick,
+    kinds: Vec<Kind>,
+}
+
+static ANCHORS: LazyLock<Anchors> = LazyLock::new(anchors);
+
+#[expect(clippy::expect_used, reason = "a fixed table, built by every test of this crate")]
+fn anchors() -> Anchors {
+    let tokens = token::RULES.iter().map(|rule| (rule.prefix, Kind::Token(rule)));
+    let fields = field::WORDS.iter().map(|word| (*word, Kind::Field));
+    let others = [("://", Kind::Url), ("bearer ", Kind::Bearer), (pem::BEGIN, Kind::Pem)];
+    let (literals, kinds): (Vec<_>, Vec<_>) = tokens.chain(fields).chain(others).unzip();
+    let mut builder = AhoCorasick::builder();
+    builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA));
+    Anchors { search: builder.build(literals).expect("the table of anchors is valid"), kinds }
+}
+
+/// Finds what begins in `text[from..limit]`; it may end later. Lines that are left out entirely go to
+/// `dropped`.
+pub(crate) fn families(
+    text: &[u8],
+    mut from: usize,
+    limit: usize,
+    carry: &mut Carry,
+    hits: &mut Vec<Hit>,
+    dropped: &mut Vec<(usize, usize)>,
+) {
+    loop {
+        let resumed = resume(text, from, carry);
+        if resumed > from {
+            dropped.push((from, resumed));
+        }
+        if !matches!(carry, Carry::Nothing) {
+            return; // All of it was in the block or the secret.
+        }
+        match until_block(text, resumed, limit, hits) {
+            Some((next, block)) => (from, *carry) = (next, Carry::Block(block)),
+            None => return,
+        }
+        if from >= text.len() {
+            return;
+        }
+    }
+}
+
+/// Where what was carried over ends.
+fn resume(text: &[u8], from: usize, carry: &mut Carry) -> usize {
+    let end = match carry {
+        Carry::Nothing => return from,
+        Carry::Body(body) => body.end(text, from),
+        Carry::Block(block) => match block.end(text, from) {
+            pem::Rest::Ends(end) => {
+                *carry = Carry::Nothing;
+                return end;
+            }
+            pem::Rest::GoesOn => return text.len(),
+        },
+    };
+    if end < text.len() {
+        *carry = Carry::Nothing;
+    }
+    end
+}
+
+/// Finds everything up to the first block of key lines; where that block's lines begin.
+fn until_block(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) -> Option<(usize, pem::Block)> {
+    let anchors = &*ANCHORS;
+    let mut last = (from, from);
+    for found in anchors.search.find_overlapping_iter(Input::new(text).range(from..)) {
+        let (start, end) = (found.start(), found.end());
+        if start >= limit || (last.0 <= start && start < last.1) {
+            continue;
+        }
+        let hit = match anchors.kinds.get(found.pattern().as_usize())? {
+            Kind::Token(rule) => token::find(text, start, rule),
+            Kind::Bearer => token::bearer(text, end),
+            Kind::Field => field::find(text, start, end),
+            Kind::Url => url::find(text, start, end),
+            Kind::Pem => match pem::find(text, start, end) {
+                Some(pem::Found::Inline(hit)) => Some(hit),
+                Some(pem::Found::Block(hit, block)) => {
+                    hits.push(hit);
+                    return Some((line_end(text, hit.end) + 1, block));
+                }
+                None => None,
+            },
+        };
+        if let Some(hit) = hit {
+            last = (hit.start, hit.end);
+            hits.push(hit);
+        }
+    }
+    None
+}
+
+/// Whether a word can begin here: after no letter or digit, or after one that belongs to an escape.
+fn begins_word(text: &[u8], start: usize) -> bool {
+    let Some(previous) = before(text, start) else { return true };
+    if !(previous.is_ascii_alphanumeric() || previous == b'_') {
+        return true;
+    }
+    let back = |n: usize| start.checked_sub(n).and_then(|position| at(text, position));
+    let is_json_escape = matches!(previous, b'n' | b'r' | b't') && back(2) == Some(b'\\');
+    let is_percent = back(3) == Some(b'%')
+        && previous.is_ascii_hexdigit()
+        && back(2).is_some_and(|b| b.is_ascii_hexdigit());
+    is_json_escape || is_percent || (previous == b'm' && follows_colour(text, start - 1))
+}
+
+/// Whether the bytes before `m` are a terminal colour sequence, such as `ESC [ 1 ; 31`.
+fn follows_colour(text: &[u8], m: usize) -> bool {
+    let window = slice(text, m.saturating_sub(12), m);
+    let digits = window.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    window.get(..window.len() - digits).is_some_and(|lead| lead.ends_with(b"\x1b["))
+}

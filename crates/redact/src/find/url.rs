@@ -1,0 +1,45 @@
+//! Credentials in URLs: `scheme://user:secret@host` and `scheme://secret@host`.
+
+use super::{Body, Hit};
+use crate::bytes::{before, mixed, slice};
+
+/// Longest user information that is looked for.
+const LOOK: usize = 1024;
+
+/// `start` is the colon of `://`, `end` what follows it.
+pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+    if !before(text, start).is_some_and(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let window = slice(text, end, end + LOOK);
+    let is_over =
+        |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>".contains(byte);
+    let word = window.get(..window.iter().position(is_over).unwrap_or(window.len()))?;
+    let authority = word.get(..word.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(word.len()))?;
+    let colon = authority.iter().position(|byte| *byte == b':');
+    let at_sign = authority.iter().rposition(|byte| *byte == b'@');
+    match (colon, at_sign) {
+        (Some(colon), Some(at_sign)) if colon < at_sign => secret(end, word, colon + 1, at_sign),
+        (None, Some(at_sign)) => {
+            let user = word.get(..at_sign)?;
+            (user.len() >= 16 && mixed(user)).then_some(Hit {
+                start: end,
+                end: end + at_sign,
+                body: Body::Ended,
+            })
+        }
+        // A secret with a raw slash; a port is digits.
+        (Some(colon), None) if authority.len() < word.len() => {
+            let is_port = authority.get(colon + 1..)?.iter().all(u8::is_ascii_digit);
+            let at_sign = word.iter().rposition(|byte| *byte == b'@').filter(|_| !is_port)?;
+            secret(end, word, colon + 1, at_sign)
+        }
+        _ => None,
+    }
+}
+
+fn secret(base: usize, word: &[u8], from: usize, to: usize) -> Option<Hit> {
+    let secret = word.get(from..to)?;
+    let is_masked = secret.iter().all(|byte| *byte == b'*');
+    (!is_masked).then_some(Hit { start: base + from, end: base + to, body: Body::Ended })
+}

@@ -1,0 +1,254 @@
+//! Where the value of a secret name ends, and whether it is one.
+
+use super::{Body, Hit};
+use crate::bytes::{ByteSet, at, before, skip_blanks, slice};
+
+/// How a value is written after its name: how sure we are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// `name=value`, `"name": value`, `--name value`: a value for certain.
+    Set,
+    /// `name = value`: a value, or code.
+    Assigned,
+    /// `name: value` where a line begins: a value, or a sentence.
+    Line,
+    /// `… name: value` within a line: a sentence, or a value.
+    Told,
+    /// `<name>value</name>`
+    Element,
+}
+
+/// An opening quote, perhaps with backslashes and a string prefix in front.
+pub(super) struct Opening {
+    pub(super) start: usize,
+    quote: u8,
+    escapes: usize,
+}
+
+impl Opening {
+    pub(super) fn at(text: &[u8], from: usize) -> Option<Self> {
+        let from = if at(text, from) == Some(b'[') { from + 1 } else { from };
+        let has_prefix = at(text, from).is_some_and(|byte| b"bfru@".contains(&byte));
+        let is_quote = |byte: Option<u8>| byte.filter(|byte| b"\"'`".contains(byte));
+        let from = if has_prefix && is_quote(at(text, from + 1)).is_some() { from + 1 } else { from };
+        let escapes = slice(text, from, from + 8).iter().take_while(|byte| **byte == b'\\').count();
+        let quote = is_quote(at(text, from + escapes))?;
+        Some(Self { start: from + escapes + 1, quote, escapes })
+    }
+
+    pub(super) const fn body(&self) -> Body {
+        Body::Quoted { quote: self.quote, escapes: self.escapes }
+    }
+}
+
+/// How much of a value is looked at to tell whether it is one.
+const LOOK: usize = 64;
+
+static PATH: ByteSet = ByteSet::alphanumeric_and(b"_.:");
+
+/// `first` is where the name begins, `from` where the value does.
+pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
+    if let Some(opening) = Opening::at(text, from) {
+        let body = opening.body();
+        let end = body.end(text, opening.start);
+        return (!is_harmless(slice(text, opening.start, end))).then_some(Hit {
+            start: opening.start,
+            end,
+            body,
+        });
+    }
+    let head = slice(text, from, from + LOOK);
+    let word = head.get(..head.iter().position(u8::is_ascii_whitespace).unwrap_or(head.len()))?;
+    if word.is_empty() || is_structure(word, written) || is_harmless(word) || is_blank_to_fill(head) {
+        return None;
+    }
+    if written == Written::Element {
+        let body = Body::Quoted { quote: b'<', escapes: 0 };
+        return Some(Hit { start: from, end: body.end(text, from), body });
+    }
+    let is_secret = match written {
+        Written::Set | Written::Element => true,
+        Written::Assigned => !is_code(word),
+        Written::Line => (looks_random(word) || !is_capital(text, first)) && !is_code(word),
+        Written::Told => looks_random(word) && !is_code(word),
+    };
+    if !is_secret {
+        return None;
+    }
+    let is_passphrase = written == Written::Line && !looks_random(word) && !has_mark_after(head, word.len());
+    let body = if is_passphrase { Body::Line } else { Body::Word };
+    let end = if is_passphrase {
+        body.end(text, from).min(trimmed(text, from))
+    } else {
+        word_end(text, from, word)
+    };
+    (end > from).then_some(Hit { start: from, end, body })
+}
+
+/// `<your key here>`
+fn is_blank_to_fill(head: &[u8]) -> bool {
+    let inside = head.strip_prefix(b"<").and_then(|rest| {
+        rest.iter()
+            .position(|byte| !(byte.is_ascii_alphabetic() || b" _-".contains(byte)))
+            .map(|end| (rest, end))
+    });
+    inside.is_some_and(|(rest, end)| at(rest, end) == Some(b'>'))
+}
+
+/// An opening bracket or a block sign rather than a value.
+fn is_structure(word: &[u8], written: Written) -> bool {
+    let is_sign = matches!(word.first(), Some(b'{' | b'[' | b'(' | b'|' | b'&' | b'>'));
+    let is_alone = word.len() <= 2 || matches!(at(word, 1), Some(b'"' | b'\'' | b'{' | b'['));
+    is_sign && (is_alone || written != Written::Set)
+}
+
+/// A first word that ends a sentence or a list entry: only the word is the value.
+fn has_mark_after(head: &[u8], word: usize) -> bool {
+    before(head, word).is_some_and(|byte| b",;".contains(&byte))
+}
+
+/// The end of the line without a carriage return.
+fn trimmed(text: &[u8], from: usize) -> usize {
+    let end = Body::Line.end(text, from);
+    from + slice(text, from, end).trim_ascii_end().len()
+}
+
+/// The end of an unquoted value. `;`, `&` and `,` end it only where another field or a blank follows;
+/// a scheme word takes the word after it along.
+fn word_end(text: &[u8], from: usize, word: &[u8]) -> usize {
+    let is_scheme = [&b"bearer"[..], b"basic", b"token", b"digest"]
+        .iter()
+        .any(|scheme| word.eq_ignore_ascii_case(scheme));
+    let from_next = skip_blanks(text, from + word.len(), 8);
+    let start = if is_scheme && from_next > from + word.len() { from_next } else { from };
+    for (offset, byte) in slice(text, start, text.len()).iter().enumerate() {
+        let end = start + offset;
+        match byte {
+            byte if byte.is_ascii_whitespace() => return unclosed(text, start, end),
+            b'"' | b'\'' | b'`' | b'<' => return unclosed(text, start, end),
+            b'\\' if at(text, end + 1).is_some_and(|next| b"nrt\"'".contains(&next)) => {
+                return unclosed(text, start, end);
+            }
+            b'&' | b';' | b',' if another_follows(text, end + 1) => return unclosed(text, start, end),
+            _ => {}
+        }
+    }
+    unclosed(text, start, text.len())
+}
+
+/// Without brackets and stops that belong to the text around the value.
+fn unclosed(text: &[u8], from: usize, end: usize) -> usize {
+    let value = slice(text, from, end);
+    let closing = value.iter().rev().take(4).take_while(|byte| b")]},;".contains(byte)).count();
+    end - closing.min(value.len().saturating_sub(1))
+}
+
+fn another_follows(text: &[u8], from: usize) -> bool {
+    let rest = slice(text, from, from + LOOK);
+    let name =
+        rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.%[]".contains(byte)).count();
+    match rest.get(name) {
+        None => rest.len() < LOOK,
+        Some(b'=' | b':') => name > 0,
+        Some(byte) => name == 0 && (byte.is_ascii_whitespace() || b"\"'`".contains(byte)),
+    }
+}
+
+/// Whether only indentation, list signs and opening brackets stand before this in its line.
+pub(super) fn begins_line(text: &[u8], first: usize) -> bool {
+    let lead = slice(text, first.saturating_sub(LOOK), first);
+    let signs = lead.iter().rev().take_while(|byte| b" \t-{,+>|#*\"'".contains(byte)).count();
+    match lead.len().checked_sub(signs + 1).and_then(|at| lead.get(at)) {
+        None => first <= LOOK && signs == lead.len(),
+        Some(byte) => *byte == b'\n' || *byte == b'\r',
+    }
+}
+
+fn is_capital(text: &[u8], first: usize) -> bool {
+    at(text, first).is_some_and(|byte| byte.is_ascii_uppercase())
+        && at(text, first + 1).is_some_and(|byte| byte.is_ascii_lowercase())
+}
+
+/// A digit, a sign that words do not have, or a capital after a small letter.
+fn looks_random(word: &[u8]) -> bool {
+    let word = slice(word, 0, word.len() - word.iter().rev().take_while(|b| b".,;:!?)".contains(b)).count());
+    let has_capital_inside = word
+        .windows(2)
+        .any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
+    let is_sign =
+        |byte: &u8| byte.is_ascii_digit() || (byte.is_ascii_punctuation() && !b".-_'/".contains(byte));
+    word.len() >= 6 && (has_capital_inside || word.iter().any(is_sign))
+}
+
+/// A call, an index, a path of names, or a type.
+fn is_code(word: &[u8]) -> bool {
+    let stops = word.iter().rev().take_while(|byte| b",;)".contains(byte)).count();
+    let word = slice(word, word.iter().take_while(|byte| b"&*!".contains(byte)).count(), word.len() - stops);
+    if stops > 0
+        && word.first().is_some_and(u8::is_ascii_uppercase)
+        && word.iter().all(u8::is_ascii_alphabetic)
+    {
+        return true;
+    }
+    let names = PATH.run(word, 0);
+    let starts = word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
+    let is_path = names == word.len() && !word.iter().any(u8::is_ascii_digit) && word.contains(&b'.')
+        || slice(word, 0, names).windows(2).any(|pair| pair == b"::");
+    let is_call = matches!(at(word, names), Some(b'(' | b'[' | b'<' | b'!'));
+    starts && (is_path || (is_call && names > 1))
+}
+
+/// Values that say that there is none, name a type, or stand for one to be filled in.
+pub(super) fn is_harmless(value: &[u8]) -> bool {
+    const WORDS: &[&str] = &[
+        "true",
+        "false",
+        "null",
+        "none",
+        "nil",
+        "undefined",
+        "string",
+        "str",
+        "&str",
+        "bool",
+        "boolean",
+        "number",
+        "int",
+        "integer",
+        "object",
+        "any",
+        "bytes",
+        "required",
+        "optional",
+        "hidden",
+        "redacted",
+        "[redacted]",
+        "yes",
+        "no",
+    ];
+    if value.len() > LOOK {
+        return false;
+    }
+    let value = value.trim_ascii();
+    let bare =
+        slice(value, 0, value.len() - value.iter().rev().take_while(|byte| b",;})]".contains(byte)).count());
+    if bare.is_empty() || bare.iter().all(|byte| *byte == b'*') {
+        return true;
+    }
+    WORDS.iter().any(|word| bare.eq_ignore_ascii_case(word.as_bytes())) || is_reference(value)
+}
+
+/// `$NAME`, `${…}`, `$(…)`, `{{…}}`, `<…>`, `%s`, `{}`
+fn is_reference(value: &[u8]) -> bool {
+    let wraps = |open: &[u8], close: &[u8]| value.starts_with(open) && value.ends_with(close);
+    let is_variable = value.strip_prefix(b"$").is_some_and(|name| {
+        let name = name.strip_prefix(b"env:").unwrap_or(name);
+        !name.is_empty()
+            && name.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_')
+    });
+    let pairs: [(&[u8], &[u8]); 5] =
+        [(b"${", b"}"), (b"$(", b")"), (b"{{", b"}}"), (b"<", b">"), (b"{", b"}")];
+    is_variable
+        || pairs.iter().any(|(open, close)| wraps(open, close))
+        || matches!(value, b"%s" | b"%v" | b"?")
+}

@@ -1,0 +1,92 @@
+//! A writer that masks secrets on their way through, also those that arrive in parts.
+//!
+//! Invariants: what comes out equals [`Redactor::scrub_bytes`] of all that went in; no byte of a line
+//! leaves before the line is whole or 64 KiB long; held memory is bounded. So `flush` passes on whole
+//! lines only: a prompt without a newline waits for [`Sink::finish`] or for the rest of its line.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use crate::Redactor;
+use crate::machine::{CONTEXT, Edit, End, LONG_LINE, Machine};
+
+/// Wraps a writer; see the module's text.
+pub struct Sink<W: Write> {
+    /// None once finished.
+    inner: Option<W>,
+    redactor: Redactor,
+    machine: Machine,
+    /// Text already passed on that finders may look back at, then text held back.
+    held: Vec<u8>,
+    from: usize,
+    edits: Vec<Edit>,
+    out: Vec<u8>,
+}
+
+impl<W: Write> Sink<W> {
+    /// A sink in front of `inner`.
+    pub fn new(redactor: Redactor, inner: W) -> Self {
+        Self {
+            inner: Some(inner),
+            redactor,
+            machine: Machine::default(),
+            held: Vec::new(),
+            from: 0,
+            edits: Vec::new(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Passes on what was held back, and gives the writer back.
+    ///
+    /// # Errors
+    /// What the writer said.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.pass_on(End::OfText)?;
+        let inner = self.inner.take().ok_or_else(|| io::Error::other("the sink is finished"));
+        inner.and_then(|mut inner| inner.flush().map(|()| inner))
+    }
+
+    fn pass_on(&mut self, end: End) -> io::Result<()> {
+        let Some(inner) = &mut self.inner else { return Ok(()) };
+        let known = self.redactor.known();
+        while let Some(next) = self.machine.step(&known, &self.held, self.from, end, &mut self.edits) {
+            Edit::apply(&self.edits, &self.held, self.from, next, &mut self.out);
+            self.edits.clear();
+            self.from = next;
+        }
+        let past = self.from.saturating_sub(CONTEXT);
+        self.held.drain(..past);
+        self.from -= past;
+        let written = inner.write_all(&self.out);
+        self.out.clear();
+        written
+    }
+}
+
+impl<W: Write> Write for Sink<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let part = text.get(..LONG_LINE).unwrap_or(text);
+        self.held.extend_from_slice(part);
+        self.pass_on(End::NotYet)?;
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl<W: Write> Drop for Sink<W> {
+    /// Like a `BufWriter`: passes on the rest, without a way to tell that it failed.
+    fn drop(&mut self) {
+        let _ = self.pass_on(End::OfText);
+        let _ = self.flush();
+    }
+}
+
+impl<W: Write> fmt::Debug for Sink<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sink(***)")
+    }
+}

@@ -1,0 +1,219 @@
+//! SEC-15: cutting a secret does not hide it, and the result does not depend on the cut.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use common::{KEPT, SECRETS, SHAPES};
+use proptest::prelude::*;
+use redact::{Redactor, Sink};
+
+fn streamed<'a>(redactor: &Redactor, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut sink = Sink::new(redactor.clone(), Vec::new());
+    for part in parts {
+        sink.write_all(part).unwrap();
+        sink.flush().unwrap();
+    }
+    sink.finish().unwrap()
+}
+
+fn samples() -> Vec<String> {
+    let alone = SECRETS.iter().map(|(_, secret)| format!("before {secret} after\nnext line\n"));
+    alone.chain(SHAPES.iter().map(|(text, ..)| format!("x\n{text}"))).collect()
+}
+
+#[test]
+fn sec_15_each_secret_split_at_every_byte_is_masked_as_a_whole() {
+    let redactor = Redactor::new();
+    redactor.learn(b"known-exact-value-0001").unwrap();
+    let mut all = samples();
+    all.push("x known-exact-value-0001 y".into());
+    assert!(all.len() >= 50);
+    for text in &all {
+        let (text, whole) = (text.as_bytes(), redactor.scrub_bytes(text.as_bytes()));
+        for at in 0..=text.len() {
+            let (a, b) = text.split_at(at);
+            assert_eq!(streamed(&redactor, [a, b]), *whole, "{at}: {}", text.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn sec_15_three_parts_and_single_bytes_give_the_same() {
+    let redactor = Redactor::new();
+    for text in samples() {
+        let (text, whole) = (text.as_bytes(), redactor.scrub_bytes(text.as_bytes()));
+        assert_eq!(streamed(&redactor, text.chunks(1)), *whole);
+        for first in (0..text.len()).step_by(3) {
+            for second in (first..text.len()).step_by(7) {
+                let parts = [&text[..first], &text[first..second], &text[second..]];
+                assert_eq!(streamed(&redactor, parts), *whole);
+            }
+        }
+    }
+}
+
+#[test]
+fn sec_15_threads_agree() {
+    let redactor = Redactor::new();
+    let texts = samples();
+    let whole: Vec<_> = texts.iter().map(|text| redactor.scrub(text).into_owned()).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..16 {
+            let (redactor, texts, whole) = (redactor.clone(), &texts, &whole);
+            scope.spawn(move || {
+                for n in 0..500 {
+                    let at = (n * 7 + thread) % texts.len();
+                    assert_eq!(redactor.scrub(&texts[at]), whole[at]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn sec_15_a_secret_across_the_border_of_a_long_line_is_masked() {
+    const LONG: usize = 64 * 1024;
+    let redactor = Redactor::new();
+    redactor.learn(b"known-exact-value-0001").unwrap();
+    let secrets =
+        ["pal_7Hq2ZkX9vBn4LmRtYw8sDfGh3JcQpE6u", "password=\"hunter2 hunter2\"", "known-exact-value-0001"];
+    for secret in secrets {
+        // Around the first piece's end and the guard before it.
+        for border in [LONG, LONG - 6 * 1024] {
+            for at in (border - 60..border + 60).step_by(9) {
+                let text = format!("{} {secret} {}\n", "w ".repeat(at / 2), "v ".repeat(LONG));
+                let whole = redactor.scrub_bytes(text.as_bytes());
+                let shown = String::from_utf8_lossy(&whole);
+                assert!(
+                    !shown.contains("hunter2") && !shown.contains("pal_") && !shown.contains("known-"),
+                    "{at}"
+                );
+                assert_eq!(shown.matches("***").count(), 1, "{at}");
+                assert_eq!(streamed(&redactor, text.as_bytes().chunks(4093)), *whole);
+            }
+        }
+    }
+}
+
+#[test]
+fn sec_15_a_secret_longer_than_a_piece_is_masked_to_its_end() {
+    let redactor = Redactor::new();
+    let body = "aB3dE5fG".repeat(40 * 1024);
+    let cases = [
+        (format!("a ghp_{body} z\n"), "a *** z\n".to_owned()),
+        (format!("{{\"password\":\"{body} with blanks {body}\"}}\n"), "{\"password\":\"***\"}\n".to_owned()),
+        (format!("Authorization: Basic {body}\nz"), "Authorization: ***\nz".to_owned()),
+        (format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\nz"), "***\nz".to_owned()),
+        (
+            format!("-----BEGIN PRIVATE KEY-----\\n{body}\\n-----END PRIVATE KEY-----\\n!z"),
+            "***!z".to_owned(),
+        ),
+    ];
+    for (text, expected) in cases {
+        assert!(redactor.scrub(&text) == expected, "{}", &expected);
+        assert!(streamed(&redactor, text.as_bytes().chunks(1000)) == expected.as_bytes(), "{}", &expected);
+    }
+}
+
+#[test]
+fn a_sink_passes_whole_lines_on_at_once_and_the_rest_at_the_end() {
+    let mut out = Vec::new();
+    let mut sink = Sink::new(Redactor::new(), &mut out);
+    sink.write_all(b"one\npassword: ").unwrap();
+    drop(sink);
+    assert_eq!(out, b"one\npassword: ");
+}
+
+#[test]
+fn adversarial_text_takes_linear_time() {
+    let redactor = Redactor::new();
+    let seeds = [
+        "token",
+        "tokentoken=",
+        "key",
+        "password:",
+        "sk-",
+        "sk-sk-sk-",
+        "eyJ",
+        "eyJ-",
+        "eyJ.",
+        "eyJaaaaaaaaaaaaaaaaa.",
+        "://",
+        "a://b:",
+        "a://b@",
+        "-----BEGIN ",
+        "-----BEGIN X----- !",
+        "-----BEGIN X-----a-----END X----- ",
+        "bearer ",
+        "password=\"",
+        "password=a&",
+        "password=a;b",
+        "\\",
+        "\\\"",
+        "authorization:",
+        "AKIA",
+        "$2b$",
+        "secret: ",
+        "token\\",
+    ];
+    for seed in seeds {
+        for (name, newline) in [("one line", ""), ("lines", "\n")] {
+            let text = |size: usize| format!("{seed}{newline}").repeat(size / (seed.len() + newline.len()));
+            let (small, large) = (time(&redactor, &text(100_000)), time(&redactor, &text(800_000)));
+            // Eight times the text; a quadratic finder takes 64 times as long.
+            assert!(
+                large < small * 24 + Duration::from_millis(200),
+                "{seed:?} in {name}: {small:?}, then {large:?}"
+            );
+        }
+    }
+}
+
+fn time(redactor: &Redactor, text: &str) -> Duration {
+    let start = Instant::now();
+    std::hint::black_box(redactor.scrub(text));
+    start.elapsed()
+}
+
+proptest! {
+    #[test]
+    fn sec_15_any_text_cut_anywhere_gives_the_same(
+        picks in proptest::collection::vec((0..200_usize, 0..40_usize, any::<bool>()), 1..12),
+        cuts in proptest::collection::vec(0..400_usize, 0..12),
+    ) {
+        let redactor = Redactor::new();
+        redactor.learn(b"known-exact-value-0001").unwrap();
+        let pool: Vec<&str> = SECRETS.iter().map(|(_, s)| *s).chain(SHAPES.iter().map(|(s, ..)| *s)).chain(KEPT.iter().copied())
+            .chain(["known-exact-value-0001", "known-exact-", "-----BEGIN PRIVATE KEY-----\n", "\r\n", "é\u{200b}"]).collect();
+        let mut text = Vec::new();
+        for (pick, take, is_line) in picks {
+            let piece = pool[pick % pool.len()].as_bytes();
+            text.extend_from_slice(&piece[..piece.len() - take.min(piece.len() / 2)]);
+            if is_line { text.push(b'\n'); }
+        }
+        let whole = redactor.scrub_bytes(&text).into_owned();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        prop_assert_eq!(streamed(&redactor, cuts.windows(2).map(|pair| &text[pair[0]..pair[1]])), whole);
+    }
+
+    #[test]
+    fn sec_14_non_ascii_text_stays_valid(text in "\\PC{0,200}", secret in 0..33_usize) {
+        let redactor = Redactor::new();
+        let text = format!("{text} {} {text}", SECRETS[secret % SECRETS.len()].1);
+        // Panics inside would be caught here; the result is a `str`, so it is valid.
+        let scrubbed = redactor.scrub(&text);
+        prop_assert!(!scrubbed.contains(SECRETS[secret % SECRETS.len()].1));
+    }
+
+    #[test]
+    fn hostile_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let redactor = Redactor::new();
+        let whole = redactor.scrub_bytes(&bytes).into_owned();
+        prop_assert_eq!(streamed(&redactor, bytes.chunks(3)), whole);
+    }
+}

@@ -1,0 +1,206 @@
+//! Brings everything up in order: keys, store, ledger, gate; and takes it down.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
+use ::ledger::{Keys, Ledger, OpenError, Options};
+use model::{Clock, Millis};
+use redact::Redactor;
+use store::engine::Engine;
+use store::{StartError, Store};
+use vault::{KeyRing, Purpose};
+use zeroize::Zeroizing;
+
+use crate::index::Indexer;
+
+/// How the installation is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// One person on one machine.
+    Solo,
+    /// Several people.
+    Team,
+}
+
+impl Mode {
+    /// The one word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Solo => "solo",
+            Self::Team => "team",
+        }
+    }
+}
+
+/// Where the store is.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The embedded database in the data directory.
+    Embedded,
+    /// A PostgreSQL server.
+    Postgres(String),
+}
+
+/// What is needed to start.
+#[derive(Debug)]
+pub struct Boot {
+    /// The data directory; it exists and is ours alone.
+    pub data: PathBuf,
+    /// Where the store is.
+    pub source: Source,
+    /// The key ring.
+    pub ring: Arc<KeyRing>,
+    /// How the installation is used.
+    pub mode: Mode,
+    /// Whether worktrees are divided by owners and tiers.
+    pub worktree_rbac: bool,
+    /// How long credentials live.
+    pub lifetimes: Lifetimes,
+    /// Where the time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// What text passes before it leaves.
+    pub redactor: Redactor,
+    /// How the ledger is kept.
+    pub ledger: Options,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The database could not be opened.
+    #[error("the store could not be opened: {0}")]
+    Store(#[source] store::engine::OpenError),
+    /// Its schema is not what this program knows.
+    #[error("{0}")]
+    Schema(#[source] StartError),
+    /// The ledger could not be opened.
+    #[error("the ledger could not be opened: {0}")]
+    Ledger(#[source] OpenError),
+    /// Facts could not be read.
+    #[error(transparent)]
+    Facts(#[from] Unavailable),
+    /// Passwords cannot be hashed here.
+    #[error(transparent)]
+    Passwords(#[from] BadPassword),
+}
+
+/// Everything that a use case needs.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(crate) store: Arc<Store>,
+    pub(crate) gate: Arc<Gate<Store>>,
+    pub(crate) auth: Authenticator<Store>,
+    pub(crate) ring: Arc<KeyRing>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) index: Indexer,
+    pub(crate) mode: Mode,
+    pub(crate) started_at: Millis,
+    pub(crate) signer: (String, [u8; 32]),
+    pub(crate) ledger: Arc<Ledger>,
+}
+
+/// Opens the database, without looking at its schema.
+pub async fn open_engine(data: &Path, source: &Source, ring: &KeyRing) -> Result<Engine, store::engine::OpenError> {
+    match source {
+        Source::Embedded => Engine::open_sqlite(&data.join("store").join("palisade.db"), ring.subkey(Purpose::Store).expose()).await,
+        Source::Postgres(url) => Engine::open_postgres(url).await,
+    }
+}
+
+/// The keys of the ledger, and what outsiders verify it by.
+pub(crate) fn ledger_keys(ring: &KeyRing) -> Keys {
+    let seed = Zeroizing::new(*ring.subkey(Purpose::LedgerSigner).expose());
+    let chain = Zeroizing::new(*ring.subkey(Purpose::LedgerChain).expose());
+    Keys::new(chain, &seed, format!("palisade-{}", ring.fingerprint()))
+}
+
+impl Runtime {
+    /// Starts everything.
+    pub async fn boot(boot: Boot) -> Result<Arc<Self>, BootError> {
+        let engine = open_engine(&boot.data, &boot.source, &boot.ring).await.map_err(BootError::Store)?;
+        let store = Store::start(engine, Arc::clone(&boot.clock)).await.map_err(BootError::Schema)?;
+        let store = Arc::new(store);
+        let keys = ledger_keys(&boot.ring);
+        let signer = (keys.signer_id().to_owned(), keys.public_key());
+        let redactor = boot.redactor.clone();
+        let scrub = Box::new(move |text: &str| redactor.scrub(text).into_owned());
+        let opened = Ledger::open(&boot.data.join("ledger"), keys, Arc::clone(&boot.clock), scrub, boot.ledger);
+        let (ledger, recovery) = opened.map_err(BootError::Ledger)?;
+        if !recovery.interrupted.is_empty() {
+            tracing::warn!(count = recovery.interrupted.len(), "acts were interrupted by the last end; their records are closed");
+        }
+        let ledger = Arc::new(ledger);
+        let config = GateConfig { worktree_rbac: boot.worktree_rbac };
+        let gate = Gate::new(Arc::clone(&store), Arc::clone(&ledger), Arc::clone(&boot.clock), config).await?;
+        let gate = Arc::new(gate);
+        let auth = Authenticator::new(Arc::clone(&gate), Arc::clone(&boot.ring), boot.lifetimes)?;
+        Ok(Arc::new(Self {
+            index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
+            store,
+            gate,
+            auth,
+            ring: boot.ring,
+            started_at: boot.clock.now(),
+            clock: boot.clock,
+            mode: boot.mode,
+            signer,
+            ledger,
+        }))
+    }
+
+    /// Who is calling, and how logins begin and end.
+    pub fn auth(&self) -> &Authenticator<Store> {
+        &self.auth
+    }
+
+    /// The gate.
+    pub fn gate(&self) -> &Gate<Store> {
+        &self.gate
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// The key ring, for sealing what the server itself keeps.
+    pub fn ring(&self) -> &KeyRing {
+        &self.ring
+    }
+
+    /// Answers remembered under idempotency keys.
+    pub fn answers(&self) -> &Store {
+        &self.store
+    }
+
+    /// Keeps house until told to stop: search index, counts of strangers, old events.
+    pub async fn keep_house(self: Arc<Self>, mut stop: tokio::sync::watch::Receiver<bool>) {
+        const EVENTS_KEPT: Millis = 30 * 24 * 60 * 60 * 1_000;
+        let mut every = tokio::time::interval(std::time::Duration::from_secs(5));
+        loop {
+            tokio::select! {
+                _ = every.tick() => {}
+                _ = stop.changed() => break,
+            }
+            if let Err(error) = self.index.catch_up().await {
+                tracing::warn!(%error, "the ledger's search index is behind");
+            }
+            self.auth.flush_strangers().await;
+            if let Err(error) = self.store.forget_events(self.clock.now().saturating_sub(EVENTS_KEPT)).await {
+                tracing::warn!(%error, "old events could not be removed");
+            }
+        }
+    }
+
+    /// Ends in order: what is counted is written down, the chain is signed.
+    pub async fn shut_down(&self) {
+        self.auth.flush_strangers().await;
+        let ledger = Arc::clone(&self.ledger);
+        let signed = tokio::task::spawn_blocking(move || ledger.checkpoint_now()).await;
+        if !matches!(signed, Ok(Ok(_))) {
+            tracing::error!("the last checkpoint could not be written; the next start signs the chain");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Keeps the ledger's search index in step with the chain.
+
+use std::sync::Arc;
+
+use ledger::{Ledger, ReadError, Stored, Tail};
+use store::{IndexedEntry, Store, StoreError};
+use tokio::sync::Mutex;
+
+const BATCH: usize = 1_000;
+
+/// Why the index is behind.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum IndexError {
+    /// The ledger could not be read.
+    #[error("the ledger could not be read: {0}")]
+    Ledger(#[from] ReadError),
+    /// The store did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Follows the ledger into the store.
+#[derive(Debug)]
+pub(crate) struct Indexer {
+    store: Arc<Store>,
+    ledger: Arc<Ledger>,
+    tail: Mutex<Option<Tail>>,
+}
+
+impl Indexer {
+    pub(crate) fn new(store: Arc<Store>, ledger: Arc<Ledger>) -> Self {
+        Self { store, ledger, tail: Mutex::new(None) }
+    }
+
+    /// Indexes everything that is durable now.
+    pub(crate) async fn catch_up(&self) -> Result<(), IndexError> {
+        let durable = self.ledger.head().seq;
+        let mut held = self.tail.lock().await;
+        let mut tail = match held.take() {
+            Some(tail) => tail,
+            None => {
+                let last = u64::try_from(self.store.indexed_up_to().await?).unwrap_or(0);
+                Tail::new(self.ledger.dir(), last.saturating_add(1))
+            }
+        };
+        loop {
+            let found = tail.more(durable, BATCH)?;
+            if found.is_empty() {
+                break;
+            }
+            let entries: Vec<IndexedEntry> = found.iter().map(indexed).collect();
+            // On an error the tail is dropped, and the next call begins where the store really is.
+            self.store.index_entries(&entries).await?;
+        }
+        *held = Some(tail);
+        Ok(())
+    }
+}
+
+fn indexed(stored: &Stored) -> IndexedEntry {
+    let entry = &stored.entry;
+    // `usr_…/key_…`: searches by user find what their keys and Passes did.
+    let user = entry.who.split('/').next().unwrap_or_default();
+    IndexedEntry {
+        seq: i64::try_from(stored.seq).unwrap_or(i64::MAX),
+        at: entry.at,
+        who: entry.who.clone(),
+        user: user.to_owned(),
+        action: entry.action.clone(),
+        resource: entry.resource.clone(),
+        decision: entry.decision.word().to_owned(),
+        line: String::from_utf8_lossy(&stored.line).into_owned(),
+    }
+}

@@ -1,0 +1,57 @@
+//! The one way an act is carried out: gate, permit, effect, record.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use access::{Act, Action, Denied, Permit, Principal};
+use store::{Store, StoreError};
+
+use crate::Runtime;
+
+/// Why an act did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    /// The gate refused it.
+    #[error(transparent)]
+    Denied(#[from] Denied),
+    /// It was allowed and did not succeed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was carried out by a task that died.
+    #[error("the act was interrupted; its outcome is on the ledger")]
+    Interrupted,
+}
+
+impl Runtime {
+    /// Takes an act through the gate and, if it is allowed, carries it out and closes its record.
+    ///
+    /// It runs as a task of its own: a client that goes away leaves no act half done and no record open.
+    pub(crate) async fn perform<A, T, F, R>(self: &Arc<Self>, who: &Principal, act: A, effect: F) -> Result<T, ActError>
+    where
+        A: Act,
+        T: Send + 'static,
+        F: FnOnce(Arc<Store>, Permit<A>) -> R + Send + 'static,
+        R: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let (this, who) = (Arc::clone(self), who.clone());
+        let whole = async move {
+            let permit = this.gate.authorize(&who, act).await?;
+            let record = permit.record();
+            let outcome = effect(Arc::clone(&this.store), permit).await;
+            let told = outcome.as_ref().map(drop).map_err(ToString::to_string);
+            this.gate.close(record, told).await;
+            Ok(outcome?)
+        };
+        tokio::spawn(whole).await.unwrap_or(Err(ActError::Interrupted))
+    }
+
+    /// A read: judged and answered, with nothing to close.
+    pub(crate) async fn look<A: Act>(&self, who: &Principal, act: A) -> Result<Permit<A>, ActError> {
+        Ok(self.gate.authorize(who, act).await?)
+    }
+
+    /// Writes down an attempt that never became an act because the request made no sense.
+    pub async fn refuse_malformed(&self, who: &Principal, action: &'static Action, why: &str) {
+        self.gate.refuse_malformed(who, action, why).await;
+    }
+}

@@ -1,0 +1,71 @@
+//! How the daemon is.
+
+use access::{Principal, ReadMetrics, ReadStatus};
+use model::Millis;
+
+use crate::{ActError, Mode, Runtime};
+
+/// How the daemon is.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// How it is used.
+    pub mode: Mode,
+    /// Whether worktrees are divided.
+    pub worktree_rbac: bool,
+    /// The database.
+    pub store: &'static str,
+    /// Names the key.
+    pub key: String,
+    /// The last ledger entry.
+    pub ledger_head: u64,
+    /// Since when.
+    pub started_at: Millis,
+}
+
+/// One thing that readiness depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong with it, if anything.
+    pub fault: Option<String>,
+}
+
+impl Runtime {
+    /// How the daemon is.
+    pub async fn status(&self, who: &Principal) -> Result<Status, ActError> {
+        let permit = self.look(who, ReadStatus {}).await?;
+        drop(permit);
+        Ok(Status {
+            mode: self.mode,
+            worktree_rbac: self.gate.worktree_rbac(),
+            store: match self.store.engine().kind() {
+                store::engine::Kind::Sqlite => "sqlite",
+                store::engine::Kind::Postgres => "postgres",
+            },
+            key: self.ring.fingerprint().to_string(),
+            ledger_head: self.ledger.head().seq,
+            started_at: self.started_at,
+        })
+    }
+
+    /// Whether this caller may read the metrics.
+    pub async fn may_read_metrics(&self, who: &Principal) -> Result<(), ActError> {
+        self.look(who, ReadMetrics {}).await.map(drop)
+    }
+
+    /// What readiness depends on, looked at now.
+    pub async fn checks(&self) -> Vec<Check> {
+        let store = self.store.engine().ping().await.err().map(|error| error.to_string());
+        let health = self.ledger.health();
+        let ledger = (!health.is_good()).then(|| match health.last_error {
+            Some((_, error)) => format!("entries cannot be written: {error}"),
+            None => "the ledger's writer stopped".to_owned(),
+        });
+        vec![
+            Check { name: "store", fault: store },
+            Check { name: "ledger", fault: ledger },
+            Check { name: "policies", fault: self.gate.shut().map(str::to_owned) },
+        ]
+    }
+}

@@ -1,0 +1,172 @@
+//! Parses requests once, at the edge. What does not parse is a clear 4xx, and an attempt at an effect that
+//! does not parse is on the ledger.
+
+use std::str::FromStr;
+
+use access::Principal;
+use api::Code;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{StatusCode, header};
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::pipeline::Client;
+use crate::problem::Problem;
+use crate::routes::{Needs, Route};
+
+/// The caller; the pipeline has made sure there is one.
+pub(crate) struct Caller(pub(crate) Principal);
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        parts.extensions.get::<Principal>().cloned().map(Caller).ok_or_else(Problem::unauthenticated)
+    }
+}
+
+/// The address that attempts count against.
+pub(crate) struct From(pub(crate) String);
+
+impl FromRequestParts<App> for From {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        parts.extensions.get::<Client>().map(|client| From(client.0.clone())).ok_or_else(Problem::internal)
+    }
+}
+
+/// A JSON body of exactly this shape.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequest<App> for Json<T> {
+    type Rejection = Problem;
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        let attempt = Attempt::of(request.extensions(), request.method().as_str());
+        match parse(request, app).await {
+            Ok(value) => Ok(Self(value)),
+            Err(problem) => {
+                attempt.record(app, problem.detail()).await;
+                Err(problem)
+            }
+        }
+    }
+}
+
+async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Problem> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        let text = "send `Content-Type: application/json`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, text));
+    }
+    let most = app.settings.body_bytes;
+    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(most),
+        _ => Problem::bad_request("the body could not be read"),
+    })?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
+    serde_json::from_str(text).map_err(|error| {
+        // The message names fields and places, never values: values may be secrets.
+        let place = format!("line {}, column {}", error.line(), error.column());
+        match error.classify() {
+            serde_json::error::Category::Data => Problem::unprocessable(format!("{} ({place})", shape_only(&error))),
+            _ => Problem::bad_request(format!("not JSON ({place})")),
+        }
+    })
+}
+
+/// What serde says about a shape, without the value it complains about.
+fn shape_only(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    match text.split_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid") => format!("a value does not fit: expected {expected}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// A query string of exactly this shape.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let parsed = axum::extract::Query::<T>::from_request_parts(parts, app).await;
+        parsed.map(|query| Self(query.0)).map_err(|_| Problem::unprocessable("the query string has unknown, repeated or bad parameters"))
+    }
+}
+
+/// One id in the path. What cannot be an id is answered like an id that does not exist.
+pub(crate) struct Id<T>(pub(crate) T);
+
+impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<String>::from_request_parts(parts, app).await;
+        match path.ok().and_then(|text| text.parse().ok()) {
+            Some(id) => Ok(Self(id)),
+            None => Err(no_such_id(parts, app).await),
+        }
+    }
+}
+
+/// Two ids in the path.
+pub(crate) struct Ids<A, B>(pub(crate) A, pub(crate) B);
+
+impl<A: FromStr + Send, B: FromStr + Send> FromRequestParts<App> for Ids<A, B> {
+    type Rejection = Problem;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let path = axum::extract::Path::<(String, String)>::from_request_parts(parts, app).await.ok();
+        let parsed = path.and_then(|axum::extract::Path((a, b))| Some((a.parse().ok()?, b.parse().ok()?)));
+        match parsed {
+            Some((a, b)) => Ok(Self(a, b)),
+            None => Err(no_such_id(parts, app).await),
+        }
+    }
+}
+
+async fn no_such_id(parts: &Parts, app: &App) -> Problem {
+    Attempt::of(&parts.extensions, parts.method.as_str()).record(app, "not an id").await;
+    Problem::not_found()
+}
+
+/// Who tried what, in case it turns out not to make sense.
+struct Attempt(Option<(Principal, &'static access::Action)>);
+
+impl Attempt {
+    fn of(extensions: &axum::http::Extensions, method: &str) -> Self {
+        let who = extensions.get::<Principal>().cloned();
+        let action = match extensions.get::<&'static Route>().map(|route| route.needs) {
+            Some(Needs::Action(name)) if method != "GET" => access::action_named(name),
+            _ => None,
+        };
+        Self(who.zip(action))
+    }
+
+    async fn record(&self, app: &App, why: &str) {
+        if let Some((who, action)) = &self.0 {
+            app.runtime.refuse_malformed(who, action, why).await;
+        }
+    }
+}
+
+/// Turns text of a request into what it means, or says which field does not do. An attempt at an effect is
+/// written down.
+pub(crate) async fn field<T>(app: &App, who: &Principal, action: &'static str, name: &str, text: &str) -> Result<T, Problem>
+where
+    T: FromStr<Err: std::fmt::Display>,
+{
+    match text.parse() {
+        Ok(value) => Ok(value),
+        Err(error) => Err(refused(app, who, action, format!("`{name}`: {error}")).await),
+    }
+}
+
+/// A value that does not do, written down.
+pub(crate) async fn refused(app: &App, who: &Principal, action: &'static str, detail: String) -> Problem {
+    if let Some(action) = access::action_named(action) {
+        app.runtime.refuse_malformed(who, action, &detail).await;
+    }
+    Problem::unprocessable(detail)
+}

@@ -1,0 +1,52 @@
+//! One file per resource: parse, call the runtime, answer.
+
+pub(crate) mod auth;
+pub(crate) mod backup;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod keys;
+pub(crate) mod ledger;
+pub(crate) mod passes;
+pub(crate) mod policies;
+pub(crate) mod repos;
+pub(crate) mod setup;
+pub(crate) mod socket;
+pub(crate) mod status;
+pub(crate) mod users;
+pub(crate) mod worktrees;
+
+use axum::Json;
+use axum::http::StatusCode;
+use utoipa::IntoParams;
+
+use crate::problem::Problem;
+
+/// What most handlers give.
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+/// What handlers give that made something.
+pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Problem>;
+
+/// Which page of a list.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Paging {
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How many, 50 unless told.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<i64>,
+}
+
+/// How many rows, within bounds.
+pub(crate) fn limit(asked: Option<i64>, most: i64) -> Result<i64, Problem> {
+    match asked {
+        None => Ok(50),
+        Some(n) if (1..=most).contains(&n) => Ok(n),
+        Some(_) => Err(Problem::unprocessable(format!("`limit` is 1 to {most}"))),
+    }
+}
+
+/// A cursor that we gave.
+pub(crate) fn cursor<T: std::str::FromStr>(text: Option<String>) -> Result<Option<T>, Problem> {
+    text.map(|text| text.parse().map_err(|_| Problem::unprocessable("`after` is not a cursor of this list"))).transpose()
+}

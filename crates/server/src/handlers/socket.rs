@@ -1,0 +1,158 @@
+//! The stream over a WebSocket, bounded and tidy.
+//!
+//! A socket opens only from our own origin and with a credential or a ticket (the pipeline has checked
+//! those). Text only; the server sends events, the client may send `{"type":"ping"}`.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use runtime::Follower;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::events::{After, event, follower};
+use crate::app::App;
+use crate::extract::{Caller, Query};
+use crate::pipeline::our_origin;
+use crate::problem::Problem;
+
+const NO_PONG: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(300);
+/// A reader that takes longer than this for one message is cut.
+const SLOW: Duration = Duration::from_secs(10);
+const MESSAGES_PER_MINUTE: usize = 600;
+
+mod code {
+    pub(super) const NORMAL: u16 = 1000;
+    pub(super) const AWAY: u16 = 1001;
+    pub(super) const POLICY: u16 = 1008;
+}
+
+/// The live stream over a WebSocket.
+#[utoipa::path(get, path = "/api/v1/events/socket", tag = "events", params(After),
+    responses((status = 101, description = "the socket is open")))]
+pub(crate) async fn socket(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(query): Query<After>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let origin = headers.get(header::ORIGIN);
+    if !origin.is_some_and(|origin| our_origin(&app, origin)) {
+        return Err(Problem::new(StatusCode::FORBIDDEN, api::Code::Forbidden, "a socket opens only from our own origin"));
+    }
+    let upgrade = upgrade.map_err(|_| Problem::bad_request("this path is a WebSocket"))?;
+    let follower = follower(&app, &who, query.after).await?;
+    let held = app.sockets.clone().try_acquire_owned();
+    let held = held.map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
+    let most = app.settings.socket_message_bytes;
+    let ping = Duration::from_secs(app.settings.socket_ping_seconds);
+    let upgrade = upgrade.protocols(["palisade.v1"]).max_message_size(most).max_frame_size(most);
+    Ok(upgrade.on_upgrade(move |socket| serve(app, socket, follower, ping, held)).into_response())
+}
+
+/// One open socket.
+struct Open {
+    socket: WebSocket,
+    last_pong: Instant,
+    last_use: Instant,
+    messages: VecDeque<Instant>,
+}
+
+/// Why a socket is closed.
+struct Close(u16, &'static str);
+
+async fn serve(app: App, socket: WebSocket, mut follower: Follower, ping: Duration, held: OwnedSemaphorePermit) {
+    let now = Instant::now();
+    let mut open = Open { socket, last_pong: now, last_use: now, messages: VecDeque::new() };
+    let mut stopping = app.stopping.clone();
+    let mut pings = tokio::time::interval(ping);
+    let Close(code, reason) = loop {
+        let step = tokio::select! {
+            next = follower.next() => match next {
+                Ok(events) => open.send_events(&events).await,
+                Err(_) => Err(Close(code::POLICY, "you may no longer follow; sign in again")),
+            },
+            message = open.socket.recv() => open.received(message).await,
+            _ = pings.tick() => open.ping().await,
+            () = crate::up::stopped(&mut stopping) => Err(Close(code::AWAY, "the daemon is shutting down")),
+        };
+        if let Err(close) = step {
+            break close;
+        }
+    };
+    let frame = CloseFrame { code, reason: reason.into() };
+    drop(tokio::time::timeout(SLOW, open.socket.send(Message::Close(Some(frame)))).await);
+    drop(held);
+}
+
+impl Open {
+    async fn send(&mut self, message: Message) -> Result<(), Close> {
+        match tokio::time::timeout(SLOW, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Close(code::NORMAL, "gone")),
+            Err(_) => Err(Close(code::POLICY, "too slow")),
+        }
+    }
+
+    async fn send_events(&mut self, events: &[model::Event]) -> Result<(), Close> {
+        for one in events {
+            self.last_use = Instant::now();
+            let text = serde_json::to_string(&event(one)).unwrap_or_default();
+            self.send(Message::Text(text.into())).await?;
+        }
+        Ok(())
+    }
+
+    async fn ping(&mut self) -> Result<(), Close> {
+        if self.last_pong.elapsed() > NO_PONG {
+            return Err(Close(code::POLICY, "no answer to pings"));
+        }
+        if self.last_use.elapsed() > IDLE {
+            return Err(Close(code::NORMAL, "idle; reconnect with the last sequence number"));
+        }
+        self.send(Message::Ping(Vec::new().into())).await
+    }
+
+    async fn received(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), Close> {
+        let now = Instant::now();
+        match message {
+            None | Some(Err(_) | Ok(Message::Close(_))) => return Err(Close(code::NORMAL, "closed")),
+            Some(Ok(Message::Pong(_))) => {
+                self.last_pong = now;
+                return Ok(());
+            }
+            Some(Ok(Message::Ping(_) | Message::Text(_) | Message::Binary(_))) => {}
+        }
+        self.last_use = now;
+        self.messages.push_back(now);
+        while self.messages.front().is_some_and(|first| now.duration_since(*first) > Duration::from_secs(60)) {
+            self.messages.pop_front();
+        }
+        if self.messages.len() > MESSAGES_PER_MINUTE {
+            return Err(Close(code::POLICY, "too many messages"));
+        }
+        match message {
+            Some(Ok(Message::Text(text))) => self.answer(text.as_str()).await,
+            Some(Ok(Message::Binary(_))) => self.complain("this socket takes text only").await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn answer(&mut self, text: &str) -> Result<(), Close> {
+        let kind = serde_json::from_str::<serde_json::Value>(text).ok();
+        match kind.as_ref().and_then(|value| value.get("type")).and_then(serde_json::Value::as_str) {
+            Some("ping") => self.send(Message::Text(r#"{"type":"pong"}"#.into())).await,
+            _ => self.complain("the only message there is is {\"type\":\"ping\"}").await,
+        }
+    }
+
+    async fn complain(&mut self, what: &str) -> Result<(), Close> {
+        let text = serde_json::json!({ "type": "error", "detail": what }).to_string();
+        self.send(Message::Text(text.into())).await
+    }
+}

@@ -1,0 +1,149 @@
+//! Worktrees.
+
+use access::CreateWorktree;
+use api::{CreateWorktreeRequest, SetTierRequest, UpdateWorktreeRequest, Worktree, WorktreePage};
+use axum::extract::State;
+use axum::http::StatusCode;
+use model::{RepoId, Tier, UserId, WorktreeId, WorktreeName};
+use runtime::WorktreeFilter;
+use utoipa::IntoParams;
+
+use super::{Answer, Made, cursor, limit};
+use crate::app::App;
+use crate::extract::{Caller, Id, Ids, Json, Query, field, refused};
+use crate::problem::Problem;
+
+const MOST_ABOUT: usize = 4_096;
+
+fn worktree(row: runtime::Worktree) -> Worktree {
+    Worktree {
+        id: row.id.to_string(),
+        repo: row.repo.to_string(),
+        name: row.name.to_string(),
+        about: row.about,
+        tier: row.tier.to_string(),
+        owners: row.owners.iter().map(ToString::to_string).collect(),
+        created_by: row.created_by.to_string(),
+        created_at: row.created_at,
+        archived_at: row.archived_at,
+    }
+}
+
+/// Which worktrees.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorktreeQuery {
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// How many, 50 unless told.
+    #[param(minimum = 1, maximum = 100)]
+    limit: Option<i64>,
+    /// Of this repository only.
+    repo: Option<String>,
+    /// Whose name contains this.
+    #[param(max_length = 80)]
+    name: Option<String>,
+    /// Also those that are archived.
+    archived: Option<bool>,
+}
+
+/// Lists the worktrees that the caller may know of.
+#[utoipa::path(get, path = "/api/v1/worktrees", tag = "worktrees", params(WorktreeQuery), responses((status = 200, body = WorktreePage)))]
+pub(crate) async fn list(State(app): State<App>, Caller(who): Caller, Query(query): Query<WorktreeQuery>) -> Answer<WorktreePage> {
+    let most = limit(query.limit, 100)?;
+    let repo: Option<RepoId> =
+        query.repo.map(|text| text.parse().map_err(|error| Problem::unprocessable(format!("`repo`: {error}")))).transpose()?;
+    let name = query.name.unwrap_or_default();
+    if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+        return Err(Problem::unprocessable("`name`: names have a-z, 0-9 and `-`"));
+    }
+    let filter = WorktreeFilter { repo, name, archived: query.archived.unwrap_or(false) };
+    let page = app.runtime.worktrees(&who, &filter, cursor(query.after)?, most).await?;
+    let items = page.items.into_iter().map(worktree).collect();
+    Ok(axum::Json(WorktreePage { items, next: page.next.map(|id| id.to_string()) }))
+}
+
+/// Creates a worktree; the caller owns it.
+#[utoipa::path(post, path = "/api/v1/worktrees", tag = "worktrees", request_body = CreateWorktreeRequest,
+    responses((status = 201, body = Worktree)))]
+pub(crate) async fn create(State(app): State<App>, Caller(who): Caller, Json(body): Json<CreateWorktreeRequest>) -> Made<Worktree> {
+    const ACTION: &str = "worktree.create";
+    let repo: RepoId = field(&app, &who, ACTION, "repo", &body.repo).await?;
+    let name: WorktreeName = field(&app, &who, ACTION, "name", &body.name).await?;
+    let tier: Tier = match &body.tier {
+        Some(text) => field(&app, &who, ACTION, "tier", text).await?,
+        None => Tier::Session,
+    };
+    let about = about(&app, &who, ACTION, body.about).await?;
+    let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about, tier };
+    Ok((StatusCode::CREATED, axum::Json(worktree(app.runtime.create_worktree(&who, act).await?))))
+}
+
+async fn about(app: &App, who: &access::Principal, action: &'static str, text: String) -> Result<String, Problem> {
+    let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.len() > MOST_ABOUT || text.chars().any(odd) {
+        return Err(refused(app, who, action, format!("`about`: at most {MOST_ABOUT} bytes of plain text")).await);
+    }
+    Ok(text)
+}
+
+/// One worktree.
+#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)),
+    responses((status = 200, body = Worktree)))]
+pub(crate) async fn read(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Answer<Worktree> {
+    Ok(axum::Json(worktree(app.runtime.worktree(&who, id).await?)))
+}
+
+/// Changes what a worktree says of itself.
+#[utoipa::path(patch, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)),
+    request_body = UpdateWorktreeRequest, responses((status = 200, body = Worktree)))]
+pub(crate) async fn update(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+    Json(body): Json<UpdateWorktreeRequest>,
+) -> Answer<Worktree> {
+    let about = about(&app, &who, "worktree.update", body.about).await?;
+    Ok(axum::Json(worktree(app.runtime.update_worktree(&who, id, about).await?)))
+}
+
+/// Deletes a worktree.
+#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)), responses((status = 204)))]
+pub(crate) async fn delete(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Result<StatusCode, Problem> {
+    app.runtime.delete_worktree(&who, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Changes what non-owners may do.
+#[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/tier", tag = "worktrees", params(("worktree" = String, Path)),
+    request_body = SetTierRequest, responses((status = 200, body = Worktree)))]
+pub(crate) async fn set_tier(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+    Json(body): Json<SetTierRequest>,
+) -> Answer<Worktree> {
+    let tier: Tier = field(&app, &who, "worktree.set_tier", "tier", &body.tier).await?;
+    Ok(axum::Json(worktree(app.runtime.set_tier(&who, id, tier).await?)))
+}
+
+/// Adds an owner.
+#[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
+    params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
+pub(crate) async fn add_owner(State(app): State<App>, Caller(who): Caller, Ids(id, owner): Ids<WorktreeId, UserId>) -> Answer<Worktree> {
+    Ok(axum::Json(worktree(app.runtime.add_owner(&who, id, owner).await?)))
+}
+
+/// Removes an owner; the last one stays.
+#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
+    params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
+pub(crate) async fn remove_owner(State(app): State<App>, Caller(who): Caller, Ids(id, owner): Ids<WorktreeId, UserId>) -> Answer<Worktree> {
+    Ok(axum::Json(worktree(app.runtime.remove_owner(&who, id, owner).await?)))
+}
+
+/// Archives a worktree; it stays readable.
+#[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path)),
+    responses((status = 200, body = Worktree)))]
+pub(crate) async fn archive(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Answer<Worktree> {
+    Ok(axum::Json(worktree(app.runtime.archive_worktree(&who, id).await?)))
+}

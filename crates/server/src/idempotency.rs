@@ -1,0 +1,154 @@
+//! Repeatable writes: the first answer under an `Idempotency-Key` is the only one, for 24 hours.
+//!
+//! Answers may hold secrets that are shown once, so they are kept sealed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use access::Principal;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use runtime::Remembered;
+use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
+use vault::{Place, Sealed};
+
+use crate::app::App;
+use crate::problem::Problem;
+
+const KEPT: i64 = 24 * 60 * 60 * 1_000;
+const PATIENCE: Duration = Duration::from_secs(30);
+const MOST_ANSWER: usize = 16 * 1024 * 1024;
+
+/// Requests under way, so that their doubles wait instead of running.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight(Mutex<HashMap<(String, String), Arc<Notify>>>);
+
+/// Ends the waiting of doubles, however the first request ended.
+struct Under<'a> {
+    all: &'a InFlight,
+    name: (String, String),
+}
+
+impl InFlight {
+    fn enter(&self, name: (String, String)) -> Result<Under<'_>, Arc<Notify>> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get(&name) {
+            Some(first) => Err(Arc::clone(first)),
+            None => {
+                all.insert(name.clone(), Arc::default());
+                Ok(Under { all: self, name })
+            }
+        }
+    }
+}
+
+impl Drop for Under<'_> {
+    fn drop(&mut self) {
+        let mut all = self.all.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = all.remove(&self.name) {
+            waiting.notify_waiters();
+        }
+    }
+}
+
+/// Runs a write once per key and gives its answer to every repetition.
+pub(crate) async fn remember(State(app): State<App>, request: Request, next: Next) -> Response {
+    let keyed = request.headers().get("idempotency-key").cloned();
+    let who = request.extensions().get::<Principal>().map(Principal::label);
+    let (Some(key), Some(who)) = (keyed, who) else { return next.run(request).await };
+    if request.method() == Method::GET || request.method() == Method::HEAD {
+        return next.run(request).await;
+    }
+    let fits = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    let Some(key) = key.to_str().ok().filter(fits).map(str::to_owned) else {
+        return Problem::bad_request("an `Idempotency-Key` is 1 to 128 printable characters").into_response();
+    };
+    once(&app, who, key, request, next).await.unwrap_or_else(Problem::into_response)
+}
+
+async fn once(app: &App, who: String, key: String, request: Request, next: Next) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let bytes = to_bytes(body, app.settings.body_bytes).await.map_err(|_| Problem::too_large(app.settings.body_bytes))?;
+    let mut digest = Sha256::new();
+    digest.update(parts.method.as_str());
+    digest.update([0]);
+    digest.update(parts.uri.to_string());
+    digest.update([0]);
+    digest.update(&bytes);
+    let print = hex::encode(digest.finalize());
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let under = loop {
+        match app.in_flight.enter((who.clone(), key.clone())) {
+            Ok(under) => break under,
+            Err(first) => {
+                // The first may end between the look and the wait; a short wait makes that harmless.
+                let wait = tokio::time::timeout(Duration::from_millis(100), first.notified());
+                drop(wait.await);
+                if tokio::time::Instant::now() > deadline {
+                    return Err(Problem::conflict("the first request with this `Idempotency-Key` is still running"));
+                }
+            }
+        }
+    };
+    let forget = app.runtime.clock().now().saturating_sub(KEPT);
+    let answer = match app.runtime.answers().claim_key(&who, &key, &print, forget).await? {
+        Remembered::Fresh => {
+            let request = Request::from_parts(parts, Body::from(bytes));
+            first_answer(app, &who, &key, next.run(request).await).await
+        }
+        Remembered::Answer(status, sealed) => replay(app, &who, &key, status, sealed),
+        Remembered::Another => {
+            Err(Problem::unprocessable("this `Idempotency-Key` was used for another request; choose a new one"))
+        }
+        Remembered::Pending => Err(Problem::conflict(
+            "the first request with this `Idempotency-Key` was interrupted; look at what there is before trying with a new key",
+        )),
+    };
+    drop(under);
+    answer
+}
+
+/// Keeps what was answered, unless nothing can have happened and trying again makes sense.
+async fn first_answer(app: &App, who: &str, key: &str, response: Response) -> Result<Response, Problem> {
+    let status = response.status();
+    let transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::UNAUTHORIZED;
+    if transient {
+        app.runtime.answers().free_key(who, key).await?;
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let bytes = to_bytes(body, MOST_ANSWER).await.map_err(|_| Problem::internal())?;
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut plain = kind.as_bytes().to_vec();
+    plain.push(b'\n');
+    plain.extend_from_slice(&bytes);
+    let sealed = app.runtime.ring().seal(&place(who, key), &plain).map_err(|_| Problem::internal())?;
+    app.runtime.answers().keep_answer(who, key, status.as_u16(), sealed.as_bytes().to_vec()).await?;
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+fn replay(app: &App, who: &str, key: &str, status: u16, sealed: Vec<u8>) -> Result<Response, Problem> {
+    let status = StatusCode::from_u16(status).map_err(|_| Problem::internal())?;
+    let sealed = Sealed::parse(sealed).map_err(|_| Problem::internal())?;
+    let plain = app.runtime.ring().open(&place(who, key), &sealed).map_err(|_| Problem::internal())?;
+    let (kind, body) = match plain.expose().iter().position(|byte| *byte == b'\n') {
+        Some(end) => plain.expose().split_at(end),
+        None => return Err(Problem::internal()),
+    };
+    let body = body.get(1..).unwrap_or_default().to_vec();
+    let mut response = (status, body).into_response();
+    if let (Ok(kind), false) = (HeaderValue::from_bytes(kind), kind.is_empty()) {
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    }
+    response.headers_mut().insert("idempotent-replay", HeaderValue::from_static("true"));
+    Ok(response)
+}
+
+fn place<'a>(who: &'a str, key: &'a str) -> Place<'a> {
+    Place { record: key, owner: who, field: "idempotency" }
+}

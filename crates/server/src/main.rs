@@ -1,0 +1,87 @@
+//! The daemon: `palisaded up`, and the few commands that need its store while it is down.
+//!
+//! Flow: settings -> data directory and key -> runtime -> router -> connections -> orderly end.
+
+mod app;
+mod data;
+mod export;
+mod extract;
+mod handlers;
+mod idempotency;
+mod limits;
+mod logs;
+mod offline;
+mod openapi;
+mod pipeline;
+mod problem;
+mod routes;
+mod serve;
+mod settings;
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The Palisade daemon. People use `palisade`; this is what `palisade up` runs.
+#[derive(Parser)]
+#[command(name = "palisaded", version)]
+struct Arguments {
+    /// Configuration file; everything then lives beside it.
+    #[arg(long, global = true, env = "PALISADE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Sets a configuration key, stronger than file and environment.
+    #[arg(long = "set", global = true, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Starts the daemon.
+    Up,
+    /// Shows the configuration in force and where each value comes from.
+    Config {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Makes a new installation from a backup.
+    Restore {
+        /// The file that `palisade backup create` wrote.
+        file: PathBuf,
+    },
+    /// Encrypts a plain-text store in place, all or nothing.
+    EncryptStore,
+    /// Brings an older store to the present schema.
+    MigrateStore,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected KEY=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let places = api::Places::find(arguments.config.as_deref());
+    let outcome = settings::Settings::load(&places, &arguments.set).map_err(anyhow::Error::from).and_then(|settings| {
+        match arguments.command {
+            Command::Up => up::run(&places, settings),
+            Command::Config { json } => offline::show_config(&settings, json),
+            Command::Restore { file } => offline::restore(&places, &settings, &file),
+            Command::EncryptStore => offline::encrypt(&places, &settings),
+            Command::MigrateStore => offline::migrate(&places, &settings),
+        }
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let text = format!("palisaded: {error:#}\n");
+            up::tell(&mut std::io::stderr().lock(), &text);
+            ExitCode::FAILURE
+        }
+    }
+}

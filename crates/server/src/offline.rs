@@ -1,0 +1,80 @@
+//! Commands that work on the data directory while no daemon has it.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use api::Places;
+use model::{Clock, SystemClock};
+use runtime::Source;
+use vault::{KeyRing, Purpose};
+
+use crate::settings::{KEYS, Settings};
+use crate::up::tell;
+use crate::data;
+
+/// What is in force and where it comes from.
+pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()> {
+    let mut text = String::new();
+    let mut object = serde_json::Map::new();
+    for key in KEYS {
+        let Some((value, origin)) = settings.table.get(key.name) else { continue };
+        let shown = if key.secret && !value.is_empty() { "***" } else { value };
+        text.push_str(&format!("{:28} = {shown:24} # {origin}; {}\n", key.name, key.about));
+        let row = serde_json::json!({ "value": shown, "origin": origin.to_string(), "default": key.default, "about": key.about });
+        object.insert(key.name.to_owned(), row);
+    }
+    if json {
+        text = serde_json::to_string_pretty(&object)? + "\n";
+    }
+    tell(&mut std::io::stdout().lock(), &text);
+    Ok(())
+}
+
+/// Makes a new installation from a backup.
+pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyhow::Result<()> {
+    data::prepare(&settings.data)?;
+    let _held = data::hold(&settings.data)?;
+    let key_file = places.master_key();
+    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some() || settings.key_file.is_some();
+    if !given && !key_file.exists() {
+        bail!("a backup needs the master key it was made under; put it at `{}` (mode 0600) first", key_file.display());
+    }
+    let (master, _) = data::master_key(places, settings)?;
+    let ring = Arc::new(KeyRing::new(master));
+    let input = File::open(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+    let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let restored = runtime::restore(&settings.data, &settings.source, &ring, Arc::new(SystemClock), input);
+    let rows = threads.block_on(restored)?;
+    tell(&mut std::io::stdout().lock(), &format!("restored {rows} rows and the ledger\n"));
+    Ok(())
+}
+
+/// Encrypts a plain-text store in place.
+pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()> {
+    let Source::Embedded = settings.source else { bail!("only the embedded database is encrypted by Palisade") };
+    data::prepare(&settings.data)?;
+    let _held = data::hold(&settings.data)?;
+    let file = settings.data.join("store").join("palisade.db");
+    let (master, _) = data::master_key(places, settings)?;
+    let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    threads.block_on(runtime::encrypt_plain(&file, KeyRing::new(master).subkey(Purpose::Store).expose()))?;
+    tell(&mut std::io::stdout().lock(), "the store is encrypted\n");
+    Ok(())
+}
+
+/// Brings an older store to the present schema.
+pub(crate) fn migrate(places: &Places, settings: &Settings) -> anyhow::Result<()> {
+    data::prepare(&settings.data)?;
+    let _held = data::hold(&settings.data)?;
+    let (master, _) = data::master_key(places, settings)?;
+    let ring = KeyRing::new(master);
+    let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let applied = threads.block_on(async {
+        let engine = runtime::open_engine(&settings.data, &settings.source, &ring).await?;
+        anyhow::Ok(engine.migrate(runtime::MIGRATIONS, SystemClock.now()).await?)
+    })?;
+    tell(&mut std::io::stdout().lock(), &format!("{applied} migrations applied\n"));
+    Ok(())
+}

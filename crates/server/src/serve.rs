@@ -1,0 +1,135 @@
+//! Connections: accept, TLS, HTTP, and an orderly end.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use crate::pipeline::Peer;
+use crate::settings::Settings;
+
+const HEADER_BYTES: usize = 16 * 1024;
+const HEADER_TIME: Duration = Duration::from_secs(15);
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("`{0}` cannot be read: {1}")]
+    File(String, String),
+    #[error("certificate and key do not go together: {0}")]
+    Pair(#[from] rustls::Error),
+    #[error("`server.tls_client_ca` cannot be used: {0}")]
+    Clients(String),
+}
+
+/// TLS from the settings, if there is any.
+pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsAcceptor>, TlsError> {
+    let Some((cert, key)) = &settings.tls else { return Ok(None) };
+    let chain = certificates(cert)?;
+    let key_error = |error: rustls::pki_types::pem::Error| TlsError::File(key.display().to_string(), error.to_string());
+    let private = PrivateKeyDer::from_pem_file(key).map_err(key_error)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = match &settings.tls_client_ca {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let mut roots = rustls::RootCertStore::empty();
+            for one in certificates(file)? {
+                roots.add(one)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+            builder.with_client_cert_verifier(verifier.map_err(|error| TlsError::Clients(error.to_string()))?)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, private)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |error: String| TlsError::File(path.display().to_string(), error);
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(BufReader::new(file)).collect();
+    match found {
+        Ok(list) if list.is_empty() => Err(failed("there is no certificate in it".into())),
+        Ok(list) => Ok(list),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Serves until told to stop, then lets requests under way finish for a moment.
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, mut stop: watch::Receiver<bool>) {
+    let graceful = Arc::new(GracefulShutdown::new());
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(HEADER_BYTES);
+    let most = u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX);
+    http.http2().timer(TokioTimer::new()).max_header_list_size(most).keep_alive_interval(Duration::from_secs(30));
+    let http = Arc::new(http);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = crate::up::stopped(&mut stop) => break,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // Out of descriptors: wait for some to be given back.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let service = for_peer(router.clone(), Peer(peer));
+        let (http, tls, watcher) = (Arc::clone(&http), tls.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            drop(stream.set_nodelay(true));
+            match tls {
+                None => {
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    drop(watcher.watch(connection.into_owned()).await);
+                }
+                Some(tls) => {
+                    let Some(stream) = handshake(&tls, stream).await else { return };
+                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    drop(watcher.watch(connection.into_owned()).await);
+                }
+            }
+        });
+    }
+    drop(listener);
+    let Some(graceful) = Arc::into_inner(graceful) else { return };
+    if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end in time");
+    }
+}
+
+async fn handshake(tls: &TlsAcceptor, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+    tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await.ok()?.ok()
+}
+
+/// The router for one connection: every request on it carries where it came from.
+fn for_peer(router: Router, peer: Peer) -> impl hyper::service::Service<
+    Request<Incoming>,
+    Response = axum::response::Response,
+    Error = std::convert::Infallible,
+    Future: Send + 'static,
+> + Clone + Send + 'static {
+    hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.clone().call(request)
+    })
+}

@@ -1,0 +1,138 @@
+//! Starts the daemon, and ends it in order.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use access::Lifetimes;
+use anyhow::Context;
+use api::Places;
+use metrics_exporter_prometheus::PrometheusBuilder;
+use model::SystemClock;
+use runtime::{Boot, Runtime};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use vault::KeyRing;
+
+use crate::app::{App, router};
+use crate::settings::Settings;
+use crate::{data, logs, serve};
+
+/// Writes through the redactor. There is nobody to tell when a terminal is gone.
+pub(crate) fn tell(out: &mut impl Write, text: &str) {
+    drop(out.write_all(logs::redactor().scrub(text).as_bytes()));
+    drop(out.flush());
+}
+
+/// Runs the daemon until it is told to stop.
+pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
+    logs::start(&settings);
+    data::prepare(&settings.data)?;
+    let held = data::hold(&settings.data)?;
+    let (master, made) = data::master_key(places, &settings)?;
+    if let Some(file) = made {
+        let text = format!(
+            "A master key was made: {}\nKeep a copy elsewhere: without it the store cannot be read.\n",
+            file.display()
+        );
+        tell(&mut std::io::stdout().lock(), &text);
+    }
+    let ring = Arc::new(KeyRing::new(master));
+    let tls = serve::tls(&settings)?;
+    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads could be started")?;
+    threads.block_on(async {
+        let boot = boot(&settings, ring);
+        let runtime = Runtime::boot(boot).await?;
+        let listener = TcpListener::bind(settings.listen).await;
+        let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
+        serve_all(runtime, settings, listener, tls).await
+    })?;
+    drop(held);
+    Ok(())
+}
+
+fn boot(settings: &Settings, ring: Arc<KeyRing>) -> Boot {
+    let lifetimes = Lifetimes { access: settings.token_minutes * 60_000, ..Lifetimes::default() };
+    Boot {
+        data: settings.data.clone(),
+        source: settings.source.clone(),
+        ring,
+        mode: settings.mode,
+        worktree_rbac: settings.worktree_rbac,
+        lifetimes,
+        clock: Arc::new(SystemClock),
+        redactor: logs::redactor().clone(),
+        ledger: ledger::Options::default(),
+    }
+}
+
+async fn serve_all(
+    runtime: Arc<Runtime>,
+    mut settings: Settings,
+    listener: TcpListener,
+    tls: Option<tokio_rustls::TlsAcceptor>,
+) -> anyhow::Result<()> {
+    // Port 0 asks for any free port; from here on the real one counts.
+    settings.listen = listener.local_addr()?;
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::warn!("metrics were already set up");
+    }
+    let (stop, stopping) = watch::channel(false);
+    announce(&runtime, &settings).await?;
+    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone());
+    let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
+    let serving = tokio::spawn(serve::serve(listener, tls, router(app), stopping));
+    wait_for_the_end().await?;
+    tracing::info!("stopping");
+    stop.send_replace(true);
+    // A second signal does not wait.
+    tokio::select! {
+        _ = serving => {}
+        _ = wait_for_the_end() => tracing::warn!("stopped at once"),
+    }
+    drop(house.await);
+    runtime.shut_down().await;
+    Ok(())
+}
+
+/// Waits until the daemon is told to stop.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+async fn wait_for_the_end() -> std::io::Result<()> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// One URL, and for a new installation one link; on the local terminal and nowhere else.
+async fn announce(runtime: &Runtime, settings: &Settings) -> anyhow::Result<()> {
+    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+    let base = match settings.public_url.as_str() {
+        "" => format!("{scheme}://{}", settings.listen),
+        url => url.to_owned(),
+    };
+    let mut out = std::io::stdout().lock();
+    let mut text = format!("Palisade is listening on {base}\n");
+    for setting in &settings.degraded {
+        text.push_str(&format!("Weakened by a setting: {setting}\n"));
+    }
+    tell(&mut out, &text);
+    if let Some(secret) = runtime.auth().offer_bootstrap().await? {
+        // The one text that must leave with its secret: it goes to the local terminal, once.
+        let link = format!(
+            "There is no owner yet. Open this link once, within 60 minutes:\n  {base}/setup?secret={0}\nor run:\n  palisade init {0}\n",
+            secret.expose()
+        );
+        out.write_all(link.as_bytes())?;
+        out.flush()?;
+    }
+    Ok(())
+}

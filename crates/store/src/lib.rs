@@ -1,0 +1,24 @@
+//! Where Palisade keeps what it must not forget: one store, two engines.
+//!
+//! Flow: a permit (from `access`) -> an effect of [`Store`] -> rows, on SQLite (encrypted) or PostgreSQL.
+//! [`engine`] turns SQL text and values into rows; [`backup`] turns a whole store into a stream and back.
+//!
+//! Invariant: everything that changes the store for a person takes that act's `Permit` by value; what
+//! authentication itself keeps takes a `Warrant` that only `access` can make.
+
+pub mod backup;
+mod credentials;
+pub mod engine;
+mod keys;
+mod records;
+mod repos;
+mod store;
+mod users;
+mod worktrees;
+
+pub use keys::{ApiKey, PassRow};
+pub use records::{IndexedEntry, LedgerFilter, Remembered};
+pub use repos::Repo;
+pub use store::{MIGRATIONS, StartError, Store, StoreError};
+pub use users::User;
+pub use worktrees::{Worktree, WorktreeFilter};

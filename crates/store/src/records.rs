@@ -1,0 +1,210 @@
+//! Events, the ledger's search index, added policies and remembered answers.
+
+use access::{AddPolicy, FollowEvents, Permit, RemovePolicy};
+use model::{Event, EventKind, EventSeq, Millis, UserId, WorktreeId};
+
+use crate::engine::{EngineError, Row, Value};
+use crate::store::{odd, taken};
+use crate::{Store, StoreError};
+
+/// One line of the ledger, cut for searching.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedEntry {
+    /// Its sequence number.
+    pub seq: i64,
+    /// When.
+    pub at: Millis,
+    /// Who, as the ledger names them.
+    pub who: String,
+    /// The user behind it.
+    pub user: String,
+    /// What.
+    pub action: String,
+    /// On what.
+    pub resource: String,
+    /// What came of it.
+    pub decision: String,
+    /// The stored line itself.
+    pub line: String,
+}
+
+/// Which entries a search is about; empty text means any.
+#[derive(Clone, Debug, Default)]
+pub struct LedgerFilter {
+    /// The user who acted.
+    pub user: String,
+    /// The action.
+    pub action: String,
+    /// The resource.
+    pub resource: String,
+    /// The decision.
+    pub decision: String,
+    /// From this time on.
+    pub since: Millis,
+    /// Before this time.
+    pub until: Millis,
+    /// Older than this entry.
+    pub before: i64,
+}
+
+/// What is remembered under an idempotency key.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// Nothing was: the caller goes on, and tells the answer afterwards.
+    Fresh,
+    /// The first request is under way, or its daemon died: its outcome is not known here.
+    Pending,
+    /// Another request used the key.
+    Another,
+    /// The first answer, sealed.
+    Answer(u16, Vec<u8>),
+}
+
+impl Store {
+    /// Events after a cursor, uncut: the caller shows each only to those who may read it.
+    pub async fn events_after(&self, _permit: &Permit<FollowEvents>, after: EventSeq, limit: i64) -> Result<Vec<Event>, StoreError> {
+        let sql = "SELECT seq, at, kind, worktree, user_id FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
+        let rows = self.engine.rows(sql, &[after.into(), limit.into()]).await?;
+        Ok(rows.iter().map(event).collect::<Result<_, _>>()?)
+    }
+
+    /// The first and the last event there are.
+    pub async fn event_range(&self) -> Result<(EventSeq, EventSeq), StoreError> {
+        let row = self.engine.row("SELECT COALESCE(MIN(seq), 0), COALESCE(MAX(seq), 0) FROM events", &[]).await?;
+        row.map_or(Ok((0, 0)), |row| Ok((row.int(0)?, row.int(1)?)))
+    }
+
+    /// Forgets events before a time; followers further behind are told.
+    pub async fn forget_events(&self, before: Millis) -> Result<u64, StoreError> {
+        let mut tx = self.engine.write().await?;
+        let forgotten = tx.exec("DELETE FROM events WHERE at < $1", &[before.into()]).await?;
+        tx.commit().await?;
+        Ok(forgotten)
+    }
+
+    pub(crate) async fn newest_event(&self) -> Result<EventSeq, EngineError> {
+        let row = self.engine.row("SELECT COALESCE(MAX(seq), 0) FROM events", &[]).await?;
+        row.map_or(Ok(0), |row| Ok(row.int(0)?))
+    }
+
+    /// Adds ledger lines to the search index; those already there stay.
+    pub async fn index_entries(&self, entries: &[IndexedEntry]) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        for entry in entries {
+            let sql = "INSERT INTO ledger_index (seq, at, who, user_id, action, resource, decision, line) \
+                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (seq) DO NOTHING";
+            let args: [Value; 8] = [
+                entry.seq.into(),
+                entry.at.into(),
+                entry.who.as_str().into(),
+                entry.user.as_str().into(),
+                entry.action.as_str().into(),
+                entry.resource.as_str().into(),
+                entry.decision.as_str().into(),
+                entry.line.as_str().into(),
+            ];
+            tx.exec(sql, &args).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// The last ledger line in the index.
+    pub async fn indexed_up_to(&self) -> Result<i64, StoreError> {
+        let row = self.engine.row("SELECT COALESCE(MAX(seq), 0) FROM ledger_index", &[]).await?;
+        row.map_or(Ok(0), |row| Ok(row.int(0)?))
+    }
+
+    /// Ledger lines, newest first. Who may see which is decided by the caller, who fills in `user`.
+    pub async fn search_ledger(&self, filter: &LedgerFilter, limit: i64) -> Result<Vec<IndexedEntry>, StoreError> {
+        let sql = "SELECT seq, at, who, user_id, action, resource, decision, line FROM ledger_index \
+                   WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR resource = $3) \
+                   AND ($4 = '' OR decision = $4) AND at >= $5 AND at < $6 AND seq < $7 ORDER BY seq DESC LIMIT $8";
+        let args = [
+            filter.user.as_str().into(),
+            filter.action.as_str().into(),
+            filter.resource.as_str().into(),
+            filter.decision.as_str().into(),
+            filter.since.into(),
+            filter.until.into(),
+            filter.before.into(),
+            limit.into(),
+        ];
+        let rows = self.engine.rows(sql, &args).await?;
+        Ok(rows.iter().map(indexed).collect::<Result<_, _>>()?)
+    }
+
+    /// Keeps a `forbid` policy.
+    pub async fn add_policy(&self, permit: Permit<AddPolicy>) -> Result<(), StoreError> {
+        let creator = permit.user();
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        let sql = "INSERT INTO added_policies (id, text, created_by, created_at) VALUES ($1, $2, $3, $4)";
+        let args = [act.id.into(), act.text.into(), creator.to_string().into(), self.clock.now().into()];
+        tx.exec(sql, &args).await.map_err(taken("id"))?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Removes an added policy.
+    pub async fn remove_policy(&self, permit: Permit<RemovePolicy>) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        if tx.exec("DELETE FROM added_policies WHERE id = $1", &[permit.into_act().id.into()]).await? == 0 {
+            return Err(StoreError::Missing("added policy"));
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Claims an idempotency key for a request, or tells what it gave before.
+    pub async fn claim_key(&self, who: &str, key: &str, request: &str, forget: Millis) -> Result<Remembered, StoreError> {
+        let mut tx = self.engine.write().await?;
+        tx.exec("DELETE FROM idempotency WHERE at < $1", &[forget.into()]).await?;
+        let sql = "INSERT INTO idempotency (who, key, request, at, status) VALUES ($1, $2, $3, $4, 0) ON CONFLICT DO NOTHING";
+        let args = [who.into(), key.into(), request.into(), self.clock.now().into()];
+        let fresh = tx.exec(sql, &args).await? == 1;
+        let sql = "SELECT request, status, answer FROM idempotency WHERE who = $1 AND key = $2";
+        let row = tx.row(sql, &[who.into(), key.into()]).await?;
+        tx.commit().await?;
+        let Some(row) = row.filter(|_| !fresh) else { return Ok(Remembered::Fresh) };
+        if row.text(0)? != request {
+            return Ok(Remembered::Another);
+        }
+        match (u16::try_from(row.int(1)?), row.opt_blob(2)?) {
+            (Ok(status), Some(answer)) if status > 0 => Ok(Remembered::Answer(status, answer.to_vec())),
+            _ => Ok(Remembered::Pending),
+        }
+    }
+
+    /// Keeps the first answer under its key.
+    pub async fn keep_answer(&self, who: &str, key: &str, status: u16, answer: Vec<u8>) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE idempotency SET status = $3, answer = $4 WHERE who = $1 AND key = $2";
+        tx.exec(sql, &[who.into(), key.into(), i64::from(status).into(), answer.into()]).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Gives a key back, when its request was refused before it could do anything.
+    pub async fn free_key(&self, who: &str, key: &str) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        tx.exec("DELETE FROM idempotency WHERE who = $1 AND key = $2 AND status = 0", &[who.into(), key.into()]).await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+fn event(row: &Row) -> Result<Event, EngineError> {
+    let worktree: Option<WorktreeId> = row.opt_text(3)?.map(str::parse).transpose().map_err(|_| odd(3))?;
+    let user: Option<UserId> = row.opt_text(4)?.map(str::parse).transpose().map_err(|_| odd(4))?;
+    let kind = EventKind::from_word(row.text(2)?).ok_or(odd(2))?;
+    Ok(Event { seq: row.int(0)?, at: row.int(1)?, kind, worktree, user })
+}
+
+fn indexed(row: &Row) -> Result<IndexedEntry, EngineError> {
+    Ok(IndexedEntry {
+        seq: row.int(0)?,
+        at: row.int(1)?,
+        who: row.text(2)?.to_owned(),
+        user: row.text(3)?.to_owned(),
+        action: row.text(4)?.to_owned(),
+        resource: row.text(5)?.to_owned(),
+        decision: row.text(6)?.to_owned(),
+        line: row.text(7)?.to_owned(),
+    })
+}

@@ -1,0 +1,134 @@
+//! The store as the rest of the program sees it: facts to read, and effects that take a permit.
+
+use std::sync::Arc;
+
+use access::Unavailable;
+use model::{Clock, EventKind, EventSeq, UserId, WorktreeId};
+use tokio::sync::watch;
+
+use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
+
+/// The history of the schema, for both engines.
+pub const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: "foundation", sql: include_str!("../migrations/0001_foundation.sql") }];
+
+/// Why an effect did not happen, in terms of what the caller can do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The name or address is in use.
+    #[error("`{0}` is taken; choose another")]
+    Taken(&'static str),
+    /// What the act refers to is not there (any more).
+    #[error("there is no such {0}")]
+    Missing(&'static str),
+    /// Someone must be left in charge.
+    #[error("the last {0} cannot be removed, disabled or demoted; name another first")]
+    Last(&'static str),
+    /// Something still uses it.
+    #[error("the {0} is still in use")]
+    InUse(&'static str),
+    /// It was finished before.
+    #[error("the {0} is archived")]
+    Archived(&'static str),
+    /// The database did not take it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+impl From<RowError> for StoreError {
+    fn from(error: RowError) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
+/// What went wrong at start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The schema is not what this program knows.
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    /// The database did not answer.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// The store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) engine: Engine,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The newest event, so that followers wake.
+    newest: watch::Sender<EventSeq>,
+}
+
+impl Store {
+    /// A store over an open database whose schema is, or now becomes, current.
+    pub async fn start(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        engine.ready(MIGRATIONS, clock.now()).await?;
+        let store = Self { engine, clock, newest: watch::Sender::new(0) };
+        let newest = store.newest_event().await?;
+        store.newest.send_replace(newest);
+        Ok(store)
+    }
+
+    /// The database below, for backup and health.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Wakes when an event was committed.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<EventSeq> {
+        self.newest.subscribe()
+    }
+
+    /// Adds an event to a change that is not committed yet.
+    pub(crate) async fn event(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        worktree: Option<WorktreeId>,
+        user: Option<UserId>,
+    ) -> Result<EventSeq, EngineError> {
+        let seq = tx.next("events").await?;
+        let args = [
+            Value::from(seq),
+            self.clock.now().into(),
+            kind.word().into(),
+            worktree.map(|id| id.to_string()).into(),
+            user.map(|id| id.to_string()).into(),
+        ];
+        tx.exec("INSERT INTO events (seq, at, kind, worktree, user_id) VALUES ($1, $2, $3, $4, $5)", &args).await?;
+        Ok(seq)
+    }
+
+    /// Commits a change with its event and wakes the followers.
+    pub(crate) async fn commit(&self, tx: Tx, event: EventSeq) -> Result<(), EngineError> {
+        tx.commit().await?;
+        self.newest.send_modify(|newest| *newest = (*newest).max(event));
+        Ok(())
+    }
+}
+
+/// Reads a column that must parse: what we wrote, or a damaged row.
+pub(crate) fn parsed<T: std::str::FromStr>(row: &Row, index: usize) -> Result<T, EngineError> {
+    row.text(index)?.parse().map_err(|_| odd(index).into())
+}
+
+pub(crate) fn unavailable(error: impl std::error::Error + Send + Sync + 'static) -> Unavailable {
+    Unavailable(Box::new(error))
+}
+
+/// Names what a unique key was about.
+pub(crate) fn taken(what: &'static str) -> impl Fn(EngineError) -> StoreError {
+    move |error| match error {
+        EngineError::Unique { .. } => StoreError::Taken(what),
+        other => StoreError::Engine(other),
+    }
+}
+
+/// A column that holds a word we never wrote.
+pub(crate) fn odd(column: usize) -> RowError {
+    RowError::Type { column, expected: "a known word", found: "another" }
+}

@@ -1,0 +1,237 @@
+//! Worktrees: rows, lists cut to what a caller may know of, and what changes them.
+
+use access::{
+    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal, ReadWorktree, RemoveOwner, SetTier,
+    UpdateWorktree, WorktreeFacts,
+};
+use model::{EventKind, Millis, RepoId, Role, Tier, UserId, WorktreeId, WorktreeName};
+
+use crate::credentials::owners;
+use crate::engine::{EngineError, Row, Tx, Value};
+use crate::store::{parsed, taken};
+use crate::{Store, StoreError};
+
+/// A worktree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worktree {
+    /// Which.
+    pub id: WorktreeId,
+    /// Of which repository.
+    pub repo: RepoId,
+    /// Its name.
+    pub name: WorktreeName,
+    /// What it is for.
+    pub about: String,
+    /// What non-owners may do.
+    pub tier: Tier,
+    /// Who made it.
+    pub created_by: UserId,
+    /// When.
+    pub created_at: Millis,
+    /// When it was archived.
+    pub archived_at: Option<Millis>,
+    /// Who owns it.
+    pub owners: Vec<UserId>,
+}
+
+impl Worktree {
+    /// What decisions need to know of it.
+    #[must_use]
+    pub fn facts(&self) -> WorktreeFacts {
+        WorktreeFacts {
+            id: self.id,
+            owners: self.owners.clone(),
+            tier: self.tier,
+            archived: self.archived_at.is_some(),
+            deleted: false,
+        }
+    }
+}
+
+/// Which worktrees a list is about.
+#[derive(Clone, Debug, Default)]
+pub struct WorktreeFilter {
+    /// Of this repository only.
+    pub repo: Option<RepoId>,
+    /// Whose name contains this.
+    pub name: String,
+    /// Also those that are archived.
+    pub archived: bool,
+}
+
+macro_rules! worktree_columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT w.id, w.repo, w.name, w.about, w.tier, w.created_by, w.created_at, w.archived_at, ",
+            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) FROM worktrees w ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// One worktree.
+    pub async fn read_worktree(&self, permit: Permit<ReadWorktree>) -> Result<Worktree, StoreError> {
+        self.worktree_row(permit.into_act().worktree).await
+    }
+
+    /// Worktrees after a cursor that this caller may know of, as far as owners, tiers and roles tell.
+    /// The gate judges each again: policies that were added may hide more.
+    pub async fn list_worktrees(
+        &self,
+        permit: &Permit<ListWorktrees>,
+        who: &Principal,
+        worktree_rbac: bool,
+        filter: &WorktreeFilter,
+        after: Option<WorktreeId>,
+        limit: i64,
+    ) -> Result<Vec<Worktree>, StoreError> {
+        debug_assert_eq!(permit.user(), who.user(), "the permit is the caller's own");
+        let sees_all = who.role() >= Role::Admin || !worktree_rbac;
+        let sql = worktree_columns!(
+            "WHERE w.deleted_at IS NULL AND w.seq > COALESCE((SELECT seq FROM worktrees WHERE id = $1), 0) \
+             AND ($2 = 1 OR w.tier <> 'none' OR EXISTS \
+                  (SELECT 1 FROM worktree_owners o WHERE o.worktree = w.id AND o.user_id = $3)) \
+             AND ($4 = '' OR w.repo = $4) AND ($5 = '' OR w.name LIKE '%' || $5 || '%') \
+             AND ($6 = 1 OR w.archived_at IS NULL) ORDER BY w.seq LIMIT $7"
+        );
+        let args = [
+            after.map(|id| id.to_string()).into(),
+            sees_all.into(),
+            who.user().to_string().into(),
+            filter.repo.map(|id| id.to_string()).unwrap_or_default().into(),
+            filter.name.as_str().into(),
+            filter.archived.into(),
+            limit.into(),
+        ];
+        let rows = self.engine.rows(sql, &args).await?;
+        Ok(rows.iter().map(worktree).collect::<Result<_, _>>()?)
+    }
+
+    /// Creates a worktree; the caller owns it.
+    pub async fn create_worktree(&self, permit: Permit<CreateWorktree>) -> Result<Worktree, StoreError> {
+        let creator = permit.user();
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        let seq = tx.next("worktrees").await?;
+        let args: [Value; 8] = [
+            act.worktree.to_string().into(),
+            seq.into(),
+            act.repo.to_string().into(),
+            act.name.as_str().into(),
+            act.about.as_str().into(),
+            act.tier.word().into(),
+            creator.to_string().into(),
+            self.clock.now().into(),
+        ];
+        let sql = "INSERT INTO worktrees (id, seq, repo, name, about, tier, created_by, created_at) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        tx.exec(sql, &args).await.map_err(|error| match error {
+            EngineError::Reference => StoreError::Missing("repository"),
+            other => taken("name")(other),
+        })?;
+        let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2)";
+        tx.exec(sql, &[act.worktree.to_string().into(), creator.to_string().into()]).await?;
+        self.finish(tx, EventKind::WorktreeCreated, act.worktree).await?;
+        self.worktree_row(act.worktree).await
+    }
+
+    /// Changes what it says of itself.
+    pub async fn update_worktree(&self, permit: Permit<UpdateWorktree>) -> Result<Worktree, StoreError> {
+        let act = permit.into_act();
+        let sql = "UPDATE worktrees SET about = $2 WHERE id = $1 AND deleted_at IS NULL AND archived_at IS NULL";
+        self.change(act.worktree, sql, act.about.into(), EventKind::WorktreeChanged).await
+    }
+
+    /// Changes what non-owners may do.
+    pub async fn set_tier(&self, permit: Permit<SetTier>) -> Result<Worktree, StoreError> {
+        let act = permit.into_act();
+        let sql = "UPDATE worktrees SET tier = $2 WHERE id = $1 AND deleted_at IS NULL";
+        self.change(act.worktree, sql, act.tier.word().into(), EventKind::WorktreeChanged).await
+    }
+
+    /// Adds an owner.
+    pub async fn add_owner(&self, permit: Permit<AddOwner>) -> Result<Worktree, StoreError> {
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        let known = tx.row("SELECT 1 FROM users WHERE id = $1 AND deleted_at IS NULL", &[act.owner.to_string().into()]).await?;
+        if known.is_none() {
+            return Err(StoreError::Missing("user"));
+        }
+        let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+        tx.exec(sql, &[act.worktree.to_string().into(), act.owner.to_string().into()]).await?;
+        self.finish(tx, EventKind::WorktreeChanged, act.worktree).await?;
+        self.worktree_row(act.worktree).await
+    }
+
+    /// Removes an owner; the last one stays.
+    pub async fn remove_owner(&self, permit: Permit<RemoveOwner>) -> Result<Worktree, StoreError> {
+        let act = permit.into_act();
+        let id: Value = act.worktree.to_string().into();
+        let mut tx = self.engine.write().await?;
+        // Locks the worktree's row, so that two removals cannot both see the other owner.
+        tx.exec("UPDATE worktrees SET tier = tier WHERE id = $1", std::slice::from_ref(&id)).await?;
+        let sql = "DELETE FROM worktree_owners WHERE worktree = $1 AND user_id = $2";
+        if tx.exec(sql, &[id.clone(), act.owner.to_string().into()]).await? == 0 {
+            return Err(StoreError::Missing("owner"));
+        }
+        let left = tx.row("SELECT COUNT(*) FROM worktree_owners WHERE worktree = $1", &[id]).await?;
+        if left.map_or(Ok(0), |row| row.int(0))? == 0 {
+            return Err(StoreError::Last("owner"));
+        }
+        self.finish(tx, EventKind::WorktreeChanged, act.worktree).await?;
+        self.worktree_row(act.worktree).await
+    }
+
+    /// Archives a worktree; it stays readable.
+    pub async fn archive_worktree(&self, permit: Permit<ArchiveWorktree>) -> Result<Worktree, StoreError> {
+        let worktree = permit.into_act().worktree;
+        let sql = "UPDATE worktrees SET archived_at = COALESCE(archived_at, $2) WHERE id = $1 AND deleted_at IS NULL";
+        self.change(worktree, sql, self.clock.now().into(), EventKind::WorktreeArchived).await
+    }
+
+    /// Deletes a worktree: its name is free again, its record keeps its meaning.
+    pub async fn delete_worktree(&self, permit: Permit<DeleteWorktree>) -> Result<(), StoreError> {
+        let worktree = permit.into_act().worktree;
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE worktrees SET deleted_at = $2 WHERE id = $1 AND deleted_at IS NULL";
+        if tx.exec(sql, &[worktree.to_string().into(), self.clock.now().into()]).await? == 0 {
+            return Err(StoreError::Missing("worktree"));
+        }
+        self.finish(tx, EventKind::WorktreeDeleted, worktree).await
+    }
+
+    async fn change(&self, id: WorktreeId, sql: &'static str, to: Value, kind: EventKind) -> Result<Worktree, StoreError> {
+        let mut tx = self.engine.write().await?;
+        if tx.exec(sql, &[id.to_string().into(), to]).await? == 0 {
+            return Err(StoreError::Missing("worktree"));
+        }
+        self.finish(tx, kind, id).await?;
+        self.worktree_row(id).await
+    }
+
+    async fn finish(&self, mut tx: Tx, kind: EventKind, id: WorktreeId) -> Result<(), StoreError> {
+        let event = self.event(&mut tx, kind, Some(id), None).await?;
+        Ok(self.commit(tx, event).await?)
+    }
+
+    async fn worktree_row(&self, id: WorktreeId) -> Result<Worktree, StoreError> {
+        let sql = worktree_columns!("WHERE w.id = $1 AND w.deleted_at IS NULL");
+        let row = self.engine.row(sql, &[id.to_string().into()]).await?;
+        row.as_ref().map_or(Err(StoreError::Missing("worktree")), |row| Ok(worktree(row)?))
+    }
+}
+
+fn worktree(row: &Row) -> Result<Worktree, EngineError> {
+    Ok(Worktree {
+        id: parsed(row, 0)?,
+        repo: parsed(row, 1)?,
+        name: parsed(row, 2)?,
+        about: row.text(3)?.to_owned(),
+        tier: parsed(row, 4)?,
+        created_by: parsed(row, 5)?,
+        created_at: row.int(6)?,
+        archived_at: row.opt_int(7)?,
+        owners: owners(row, 8)?,
+    })
+}

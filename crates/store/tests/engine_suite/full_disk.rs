@@ -1,0 +1,77 @@
+//! A full disk refuses writes, serves reads, and needs no repair.
+
+use std::fs;
+use std::process::Command;
+
+use store::engine::{Engine, EngineError};
+
+use crate::kit::{self, KEY};
+
+/// In a mount namespace of its own, so that nothing stays mounted; as an ordinary user also in a user namespace.
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    let folder = kit::folder();
+    let inside = kit::child("full_disk::child_on_a_small_disk", folder.path());
+    let mut outside = Command::new("unshare");
+    outside.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        outside.args(["--user", "--map-root-user"]);
+    }
+    let run = outside.arg("--").arg(inside.get_program()).args(inside.get_args());
+    let output = run.env("PALISADE_CHILD", folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+async fn insert(engine: &Engine, size: usize) -> Result<(), EngineError> {
+    let mut tx = engine.write().await?;
+    let seq = tx.row("SELECT coalesce(max(id), 0) + 1 FROM t", &[]).await?.unwrap().int(0)?;
+    tx.exec("INSERT INTO t VALUES ($1, $2)", &[seq.into(), vec![1; size].into()]).await?;
+    tx.commit().await
+}
+
+async fn rows(engine: &Engine) -> i64 {
+    engine.row("SELECT count(*) FROM t", &[]).await.unwrap().unwrap().int(0).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn child_on_a_small_disk() {
+    let Some(folder) = kit::child_argument() else { return };
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "none"]).arg(&folder).status();
+    assert!(mount.unwrap().success());
+    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
+    let mut tx = engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, body BYTEA)", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    engine.ping().await.unwrap();
+    fs::write(folder.join("ballast"), vec![0; 8 << 20]).unwrap();
+
+    let mut acknowledged = 0;
+    let error = loop {
+        match insert(&engine, 64 * 1024).await {
+            Ok(()) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 1000, "the disk never filled");
+    };
+    assert!(matches!(error, EngineError::Full), "{error:?}");
+    for _ in 0..5 {
+        assert!(matches!(insert(&engine, 64 * 1024).await, Err(EngineError::Full)));
+        assert!(matches!(engine.ping().await, Err(EngineError::Full)));
+        assert_eq!(rows(&engine).await, acknowledged);
+    }
+
+    fs::remove_file(folder.join("ballast")).unwrap();
+    engine.ping().await.unwrap();
+    for _ in 0..10 {
+        insert(&engine, 64 * 1024).await.unwrap();
+    }
+    assert_eq!(rows(&engine).await, acknowledged + 10);
+    let check = engine.rows("SELECT integrity_check FROM pragma_integrity_check", &[]).await.unwrap();
+    assert_eq!(check[0].text(0), Ok("ok"));
+    engine.close().await.unwrap();
+
+    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
+    assert_eq!(rows(&engine).await, acknowledged + 10);
+}

@@ -1,0 +1,122 @@
+//! What only a server can do to us: refuse, vanish, hang, be read-only, show a certificate.
+
+use std::time::Instant;
+
+use store::engine::{Engine, EngineError, OpenError};
+
+use crate::kit::{self, Server, database_of};
+
+fn over_tcp(place: &kit::Place, host: &str, query: &str) -> String {
+    format!("postgres://palisade:swordfish@{host}:{}/{}?{query}", Server::shared().port(), database_of(place))
+}
+
+async fn uses_tls(engine: &Engine) -> bool {
+    let sql = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    engine.row(sql, &[]).await.unwrap().unwrap().flag(0).unwrap()
+}
+
+#[tokio::test]
+async fn tls_is_used_and_the_certificate_verified() {
+    let store = kit::postgres().await;
+    let trusted = format!("sslrootcert={}", Server::shared().authority().display());
+    for mode in ["verify-full", "require"] {
+        let url = over_tcp(&store.place, "localhost", &format!("sslmode={mode}&{trusted}"));
+        let engine = Engine::open_postgres(&url).await.unwrap();
+        assert!(uses_tls(&engine).await);
+        // The system's authorities did not sign it.
+        let url = over_tcp(&store.place, "localhost", &format!("sslmode={mode}"));
+        let error = Engine::open_postgres(&url).await.unwrap_err();
+        assert!(matches!(error, OpenError::Unreachable(_) | OpenError::NoRoots(_)), "{error:?}");
+        assert!(!format!("{error:?}").contains("swordfish"));
+        // Right authority, wrong name.
+        let url =
+            over_tcp(&store.place, "wrong.example", &format!("hostaddr=127.0.0.1&sslmode={mode}&{trusted}"));
+        assert!(matches!(Engine::open_postgres(&url).await, Err(OpenError::Unreachable(_))));
+    }
+    let url = over_tcp(&store.place, "127.0.0.1", "");
+    assert!(!uses_tls(&Engine::open_postgres(&url).await.unwrap()).await, "loopback needs none");
+}
+
+#[tokio::test]
+async fn a_refusal_says_so_without_the_password() {
+    let store = kit::postgres().await;
+    let url = over_tcp(&store.place, "127.0.0.1", "");
+    for bad in [url.replace("/store_", "/nothere_"), url.replace("palisade:", "stranger:")] {
+        let error = Engine::open_postgres(&bad).await.unwrap_err();
+        assert!(matches!(error, OpenError::Refused(_)), "{error:?}");
+        assert!(!format!("{error:?} {error}").contains("swordfish"));
+    }
+    let started = Instant::now();
+    let error = Engine::open_postgres("postgres://u:swordfish@127.0.0.1:9/db").await.unwrap_err();
+    assert!(matches!(error, OpenError::Unreachable(_)), "{error:?}");
+    assert!(started.elapsed().as_secs() < 20 && !format!("{error:?}").contains("swordfish"));
+}
+
+#[tokio::test]
+async fn a_database_in_another_encoding_is_refused() {
+    let store = kit::postgres().await;
+    let sql = "CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C' LOCALE_PROVIDER libc OWNER palisade";
+    Server::shared().sql("postgres", sql);
+    let url = over_tcp(&store.place, "127.0.0.1", "").replace(database_of(&store.place), "latin");
+    assert!(matches!(Engine::open_postgres(&url).await, Err(OpenError::Encoding(name)) if name == "LATIN1"));
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_gone_and_the_next_call_has_a_new_one() {
+    let store = kit::postgres().await;
+    let mut tx = store.engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY)", &[]).await.unwrap();
+    let name = database_of(&store.place);
+    let sql =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = ";
+    Server::shared().sql("postgres", &format!("{sql}'{name}'"));
+    let error = tx.exec("INSERT INTO t VALUES (1)", &[]).await.unwrap_err();
+    assert!(matches!(error, EngineError::Gone(_)), "{error:?}");
+    drop(tx);
+    store.engine.ping().await.unwrap();
+    assert!(store.engine.rows("SELECT * FROM t", &[]).await.is_err(), "the transaction was rolled back");
+}
+
+#[tokio::test]
+async fn a_server_made_read_only_is_full_for_writes_and_fine_for_reads() {
+    let store = kit::postgres().await;
+    let name = database_of(&store.place);
+    Server::shared()
+        .sql("postgres", &format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+    let engine = store.place.open().await;
+    assert!(matches!(engine.ping().await, Err(EngineError::Full)));
+    let mut tx = engine.write().await.unwrap();
+    let error = tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY)", &[]).await.unwrap_err();
+    assert!(matches!(error, EngineError::Full), "{error:?}");
+    assert_eq!(engine.rows("SELECT 1", &[]).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_row_somebody_holds_is_busy_after_a_deadline() {
+    let store = kit::postgres().await;
+    let mut tx = store.engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, n BIGINT)", &[]).await.unwrap();
+    tx.exec("INSERT INTO t VALUES (1, 0)", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut holder = store.engine.write().await.unwrap();
+    holder.exec("UPDATE t SET n = 1", &[]).await.unwrap();
+    let mut other = store.engine.write().await.unwrap();
+    other.exec("SET LOCAL lock_timeout = '300ms'", &[]).await.unwrap();
+    let error = other.exec("UPDATE t SET n = 2", &[]).await.unwrap_err();
+    assert!(matches!(error, EngineError::Busy), "{error:?}");
+    holder.commit().await.unwrap();
+}
+
+/// More waiters than connections: they queue, and none is lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn abandoned_calls_do_not_spoil_the_pool() {
+    let store = kit::postgres().await;
+    for _ in 0..40 {
+        let slow = store.engine.rows("SELECT CAST(pg_sleep(5) AS TEXT)", &[]);
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(20), slow).await.is_err());
+    }
+    let started = Instant::now();
+    let row = store.engine.row("SELECT $1", &[5.into()]).await.unwrap().unwrap();
+    assert_eq!(row.int(0), Ok(5));
+    assert!(started.elapsed().as_secs() < 5);
+}

@@ -1,0 +1,175 @@
+//! Seals one value for one place, and opens it only there.
+//!
+//! Each value has its own key: HKDF-SHA256 of the ring's seal key, salted with 32 fresh random bytes.
+//! So two values never share a key and nonce, however many are sealed. Layout of a sealed value:
+//!
+//! ```text
+//! version 1 | ring fingerprint 8 | salt 32 | nonce 12 | AES-256-GCM ciphertext, tag 16
+//! ```
+//!
+//! Invariant: everything before the ciphertext, and the [`Place`], is authenticated with it. A moved,
+//! cut, flipped or plain value is an error.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::hkdf;
+
+use crate::ring::derive;
+use crate::{Fingerprint, KeyRing, Secret};
+
+const VERSION: u8 = 1;
+const SALT: usize = 32;
+const NONCE: usize = 12;
+const TAG: usize = 16;
+const HEADER: usize = 1 + 8 + SALT + NONCE;
+/// Largest plain value; a secret is not a file.
+const MAX_PLAIN: usize = 1 << 20;
+const LABEL: &[u8] = b"palisade/v1/sealed-value";
+
+/// Where a sealed value lives. It opens nowhere else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The record, such as a row's table and id.
+    pub record: &'a str,
+    /// Whose it is.
+    pub owner: &'a str,
+    /// Which field of the record.
+    pub field: &'a str,
+}
+
+impl Place<'_> {
+    /// The header and the place as one byte string that no other header and place produce.
+    fn bind(&self, header: &[u8]) -> Vec<u8> {
+        let parts = [header, self.record.as_bytes(), self.owner.as_bytes(), self.field.as_bytes()];
+        let mut bound = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+        for part in parts {
+            bound.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bound.extend_from_slice(part);
+        }
+        bound
+    }
+}
+
+/// A sealed value: public bytes, to be stored as they are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Sealed(Vec<u8>);
+
+/// Why a value was not sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SealError {
+    /// Larger than a secret may be.
+    #[error("a sealed value holds at most {MAX_PLAIN} bytes")]
+    TooLarge,
+    /// The operating system has no randomness to give.
+    #[error("no randomness available; nothing was sealed")]
+    Randomness(#[from] getrandom::Error),
+    /// The cipher refused to work.
+    #[error("the cipher failed; nothing was sealed")]
+    Cipher,
+}
+
+/// Why a value was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// Not something [`KeyRing::seal`] made, for example plaintext.
+    #[error("this is not a sealed value; plaintext is not accepted in its place")]
+    NotSealed,
+    /// Sealed under another master key.
+    #[error("sealed under key `{found}`, but this ring is `{ring}`; start with the key it was sealed under")]
+    OtherKey {
+        /// The ring that sealed it, by its own claim.
+        found: Fingerprint,
+        /// The ring at hand.
+        ring: Fingerprint,
+    },
+    /// Changed, cut, or moved from another place.
+    #[error("the sealed value was changed or moved; restore it from a backup")]
+    Tampered,
+}
+
+impl Sealed {
+    /// Recognizes stored bytes as a sealed value; only [`KeyRing::open`] can tell whether it is whole.
+    ///
+    /// # Errors
+    /// [`OpenError::NotSealed`] for anything without our version and smallest length.
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, OpenError> {
+        if bytes.first() == Some(&VERSION) && bytes.len() >= HEADER + TAG {
+            return Ok(Self(bytes));
+        }
+        Err(OpenError::NotSealed)
+    }
+
+    /// The bytes to store.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} bytes)", self.0.len())
+    }
+}
+
+impl KeyRing {
+    /// Seals a value for one place, with a fresh key and nonce.
+    ///
+    /// # Errors
+    /// [`SealError`]; then nothing was sealed.
+    pub fn seal(&self, place: &Place<'_>, plain: &[u8]) -> Result<Sealed, SealError> {
+        if plain.len() > MAX_PLAIN {
+            return Err(SealError::TooLarge);
+        }
+        let (mut salt, mut nonce) = ([0; SALT], [0; NONCE]);
+        getrandom::fill(&mut salt)?;
+        getrandom::fill(&mut nonce)?;
+
+        let mut sealed = Vec::with_capacity(HEADER + plain.len() + TAG);
+        sealed.push(VERSION);
+        sealed.extend_from_slice(self.fingerprint().as_bytes());
+        sealed.extend_from_slice(&salt);
+        sealed.extend_from_slice(&nonce);
+        let bound = place.bind(&sealed);
+        sealed.extend_from_slice(plain);
+
+        let key = self.value_key(&salt).ok_or(SealError::Cipher)?;
+        let body = sealed.get_mut(HEADER..).ok_or(SealError::Cipher)?;
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(bound), body);
+        sealed.extend_from_slice(tag.map_err(|_| SealError::Cipher)?.as_ref());
+        Ok(Sealed(sealed))
+    }
+
+    /// Opens a value at the place it was sealed for.
+    ///
+    /// # Errors
+    /// [`OpenError`]; no part of the plain value is given out.
+    pub fn open(&self, place: &Place<'_>, sealed: &Sealed) -> Result<Secret<Vec<u8>>, OpenError> {
+        let (header, body) = sealed.0.split_at_checked(HEADER).ok_or(OpenError::NotSealed)?;
+        let (claimed, rest) = header.split_at_checked(9).ok_or(OpenError::NotSealed)?;
+        let (salt, nonce) = rest.split_at_checked(SALT).ok_or(OpenError::NotSealed)?;
+        let claimed = match claimed.split_first() {
+            Some((&VERSION, ring)) => Fingerprint::from_slice(ring).ok_or(OpenError::NotSealed)?,
+            _ => return Err(OpenError::NotSealed),
+        };
+        if claimed != self.fingerprint() {
+            return Err(OpenError::OtherKey { found: claimed, ring: self.fingerprint() });
+        }
+        let key = self.value_key(salt).ok_or(OpenError::Tampered)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Tampered)?;
+        // The buffer becomes plaintext in place, so it is a secret from here on, also when opening fails.
+        let mut plain = zeroize::Zeroizing::new(body.to_vec());
+        let opened = key.open_in_place(nonce, Aad::from(place.bind(header)), &mut plain);
+        let length = opened.map_err(|_| OpenError::Tampered)?.len();
+        plain.truncate(length);
+        Ok(Secret::new(std::mem::take(&mut *plain)))
+    }
+
+    fn value_key(&self, salt: &[u8]) -> Option<LessSafeKey> {
+        let root = hkdf::Salt::new(hkdf::HKDF_SHA256, salt).extract(self.seal.expose());
+        let key = Secret::new(derive::<32>(&root, LABEL));
+        UnboundKey::new(&AES_256_GCM, key.expose()).ok().map(LessSafeKey::new)
+    }
+}

@@ -1,0 +1,151 @@
+//! SEC-02: the key comes from a file that only we can read, made exclusively, or nothing starts.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use vault::source::{SourceError, create_file, read_file};
+use vault::{BadKey, KeyRing};
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    set_mode(folder.path(), 0o700);
+    folder
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn sec_02_a_new_key_file_is_closed_and_reads_back() {
+    let folder = folder();
+    let path = folder.path().join("keys/master.key");
+    let made = KeyRing::new(create_file(&path).unwrap());
+    assert_eq!(mode(&path), 0o600);
+    assert_eq!(mode(path.parent().unwrap()), 0o700);
+    assert_eq!(KeyRing::new(read_file(&path).unwrap()).fingerprint(), made.fingerprint());
+    let names: Vec<_> =
+        fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["master.key"], "no draft is left behind");
+}
+
+#[test]
+fn sec_02_an_existing_file_is_never_replaced() {
+    let folder = folder();
+    let path = folder.path().join("master.key");
+    fs::write(&path, "precious").unwrap();
+    assert!(matches!(create_file(&path), Err(SourceError::Exists(_))));
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+
+    let link = folder.path().join("link.key");
+    symlink(folder.path().join("nowhere"), &link).unwrap();
+    assert!(matches!(create_file(&link), Err(SourceError::Exists(_))));
+    assert!(!folder.path().join("nowhere").exists());
+}
+
+#[test]
+fn sec_02_of_racing_creators_one_wins_and_all_read_the_same_key() {
+    let folder = folder();
+    let path = folder.path().join("master.key");
+    let prints: Vec<_> = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let key = create_file(&path).or_else(|_| read_file(&path)).unwrap();
+                    KeyRing::new(key).fingerprint()
+                })
+            })
+            .collect();
+        racers.into_iter().map(|racer| racer.join().unwrap()).collect()
+    });
+    assert!(prints.iter().all(|print| *print == prints[0]));
+}
+
+#[test]
+fn sec_02_an_open_directory_is_refused_for_a_new_key() {
+    let folder = folder();
+    for open in [0o755, 0o750, 0o701, 0o1777] {
+        set_mode(folder.path(), open);
+        let made = create_file(&folder.path().join("master.key"));
+        assert!(matches!(made, Err(SourceError::TooOpen { wanted: 0o700, .. })), "{open:o}: {made:?}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn sec_02_a_file_open_to_others_is_refused() {
+    let folder = folder();
+    let path = folder.path().join("master.key");
+    create_file(&path).unwrap();
+    for open in [0o640, 0o604, 0o620, 0o602, 0o644, 0o700, 0o601, 0o4600] {
+        set_mode(&path, open);
+        assert!(matches!(read_file(&path), Err(SourceError::TooOpen { .. })), "{open:o}");
+    }
+    for closed in [0o600, 0o400] {
+        set_mode(&path, closed);
+        assert!(read_file(&path).is_ok(), "{closed:o}");
+    }
+    set_mode(&path, 0o644);
+    let told = read_file(&path).unwrap_err().to_string();
+    assert_eq!(told, format!("`{0}` has mode 0644; close it with `chmod 600 {0}`", path.display()));
+}
+
+#[test]
+fn sec_02_what_is_not_a_plain_file_is_refused_without_waiting() {
+    let folder = folder();
+    let real = folder.path().join("master.key");
+    create_file(&real).unwrap();
+    let link = folder.path().join("link");
+    symlink(&real, &link).unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+
+    for path in [link.as_path(), pipe.as_path(), folder.path(), Path::new("/dev/null")] {
+        assert!(matches!(read_file(path), Err(SourceError::NotAFile(_))), "{}", path.display());
+    }
+    assert!(matches!(read_file(&folder.path().join("absent")), Err(SourceError::Missing(_))));
+}
+
+#[test]
+fn sec_02_another_users_file_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Only root can give a file away.
+    }
+    let folder = folder();
+    let path = folder.path().join("master.key");
+    create_file(&path).unwrap();
+    std::os::unix::fs::chown(&path, Some(65_534), None).unwrap();
+    assert!(matches!(read_file(&path), Err(SourceError::Owner { uid: 65_534, .. })));
+}
+
+#[test]
+fn sec_02_unusable_content_is_refused_and_not_repeated() {
+    let folder = folder();
+    let path = folder.path().join("master.key");
+    let huge = "A".repeat(1 << 20);
+    let cases: [(&[u8], BadKey); 5] = [
+        (b"", BadKey::Empty),
+        (b"hunter2", BadKey::NotEncoded),
+        (b"\xff\xfe\x00", BadKey::NotEncoded),
+        (b"c2hvcnQ=", BadKey::TooShort),
+        (huge.as_bytes(), BadKey::TooLong),
+    ];
+    for (content, expected) in cases {
+        fs::write(&path, content).unwrap();
+        set_mode(&path, 0o600);
+        match read_file(&path).unwrap_err() {
+            SourceError::BadKey { cause, .. } => assert_eq!(cause, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+    fs::write(&path, "hunter2").unwrap();
+    let error = read_file(&path).unwrap_err();
+    assert!(!format!("{error:?} {error}").contains("hunter2"));
+}

@@ -1,0 +1,5 @@
+fn wants<T: Clone>(_: &T) {}
+
+fn main() {
+    wants(&vault::KeyRing::new(vault::MasterKey::random().unwrap()));
+}

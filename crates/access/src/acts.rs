@@ -3,7 +3,10 @@
 //! An effect takes `Permit<A>` by value, so what was authorized is what is done: the fields here are the
 //! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
 
-use model::{DisplayName, Email, Grant, KeyId, Millis, PassId, RepoId, RepoName, Role, Tier, UserId, WorktreeId, WorktreeName};
+use model::{
+    DisplayName, Email, Grant, KeyId, Millis, PassId, RepoId, RepoName, Role, Tier, UserId, WorktreeId,
+    WorktreeName,
+};
 
 use crate::act::{self, Act, Action, Asks, Resource, Scope};
 

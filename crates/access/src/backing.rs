@@ -210,13 +210,24 @@ pub trait Backing: Send + Sync + 'static {
     /// Whether anyone has an account yet.
     fn any_user(&self) -> impl Future<Output = Answer<bool>> + Send;
     /// Keeps the digest of the one-time set-up secret in place of any before.
-    fn put_bootstrap(&self, w: &Warrant, digest: &str, expires: Millis) -> impl Future<Output = Answer<()>> + Send;
+    fn put_bootstrap(
+        &self,
+        w: &Warrant,
+        digest: &str,
+        expires: Millis,
+    ) -> impl Future<Output = Answer<()>> + Send;
     /// Uses the set-up secret up and makes the owner, both or neither. False if it is wrong, used or late.
-    fn take_bootstrap(&self, w: &Warrant, digest: &str, owner: NewOwner) -> impl Future<Output = Answer<bool>> + Send;
+    fn take_bootstrap(
+        &self,
+        w: &Warrant,
+        digest: &str,
+        owner: NewOwner,
+    ) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Counts this attempt, or tells when to come back. Counting and keeping are one step, so that parallel
     /// attempts cannot slip past a limit together.
-    fn admit_attempt(&self, w: &Warrant, attempt: &Attempt) -> impl Future<Output = Answer<Admission>> + Send;
+    fn admit_attempt(&self, w: &Warrant, attempt: &Attempt)
+    -> impl Future<Output = Answer<Admission>> + Send;
     /// Says that the remembered attempt succeeded.
     fn clear_attempt(&self, w: &Warrant, id: &str) -> impl Future<Output = Answer<()>> + Send;
 
@@ -232,9 +243,19 @@ pub trait Backing: Send + Sync + 'static {
     fn family_live(&self, family: &str) -> impl Future<Output = Answer<bool>> + Send;
 
     /// Remembers the last use of a time step; false if it was used before.
-    fn use_totp_step(&self, w: &Warrant, user: UserId, step: i64) -> impl Future<Output = Answer<bool>> + Send;
+    fn use_totp_step(
+        &self,
+        w: &Warrant,
+        user: UserId,
+        step: i64,
+    ) -> impl Future<Output = Answer<bool>> + Send;
     /// Stores a better hash of the same password.
-    fn rehash(&self, w: &Warrant, user: UserId, hash: &PasswordHash) -> impl Future<Output = Answer<()>> + Send;
+    fn rehash(
+        &self,
+        w: &Warrant,
+        user: UserId,
+        hash: &PasswordHash,
+    ) -> impl Future<Output = Answer<()>> + Send;
     /// Remembers that a key was used.
     fn touch_key(&self, w: &Warrant, key: KeyId, at: Millis) -> impl Future<Output = Answer<()>> + Send;
 }

@@ -16,8 +16,8 @@ use crate::act;
 use crate::policy::{Subject, Target};
 use crate::record::{append, append_narrowing};
 use crate::{
-    Act, Action, AddedPolicy, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError, Principal,
-    Record, Resource, Unavailable, UserFacts, Via, Why, WorktreeFacts,
+    Act, Action, AddedPolicy, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError,
+    Principal, Record, Resource, Unavailable, UserFacts, Via, Why, WorktreeFacts,
 };
 
 /// What callers are told while there are no policies; the reason is in the log.
@@ -117,7 +117,12 @@ impl Found {
 
 impl<B: Backing> Gate<B> {
     /// A gate over these facts, writing to this ledger. Policies that cannot be loaded leave it shut.
-    pub async fn new(backing: Arc<B>, ledger: Arc<Ledger>, clock: Arc<dyn Clock>, config: GateConfig) -> Result<Self, Unavailable> {
+    pub async fn new(
+        backing: Arc<B>,
+        ledger: Arc<Ledger>,
+        clock: Arc<dyn Clock>,
+        config: GateConfig,
+    ) -> Result<Self, Unavailable> {
         let added = backing.added_policies().await?;
         let policies = load(&added, config);
         Ok(Self {
@@ -206,7 +211,13 @@ impl<B: Backing> Gate<B> {
 
     /// Whether this user may read this worktree now. For pages and events: no entry, no permit.
     pub fn may_read(&self, who: &Principal, facts: &WorktreeFacts) -> bool {
-        let decision = self.decide(who, &act::WORKTREE_READ, Resource::Worktree(facts.id), || Target::Worktree(facts), Asks::default());
+        let decision = self.decide(
+            who,
+            &act::WORKTREE_READ,
+            Resource::Worktree(facts.id),
+            || Target::Worktree(facts),
+            Asks::default(),
+        );
         who.scope >= act::WORKTREE_READ.scope && decision.is_ok_and(|decision| decision.allowed)
     }
 
@@ -255,7 +266,11 @@ impl<B: Backing> Gate<B> {
     }
 
     /// What the policies would say of someone, and why; perhaps with one more. Takes no effect.
-    pub async fn explain(&self, _permit: Permit<crate::TryPolicy>, trial: Trial) -> Result<Option<Why>, TrialError> {
+    pub async fn explain(
+        &self,
+        _permit: Permit<crate::TryPolicy>,
+        trial: Trial,
+    ) -> Result<Option<Why>, TrialError> {
         let Some(user) = self.user(trial.user).await? else { return Ok(None) };
         let Some(found) = self.find(trial.resource).await? else { return Ok(None) };
         let subject = Subject { user: user.id, role: user.role, via: "login" };
@@ -295,17 +310,29 @@ impl<B: Backing> Gate<B> {
         self.refuse(who, action, Resource::Installation, &refused).await;
     }
 
-    async fn judge(&self, who: &Principal, action: &'static Action, resource: Resource, asks: Asks) -> Result<bool, Refused> {
+    async fn judge(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+        asks: Asks,
+    ) -> Result<bool, Refused> {
         let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
         if !self.still_valid(who).await.map_err(broken)? {
             return Err(Refused { denied: Denied::ended(), cause: "credential ended".into() });
         }
         if who.scope < action.scope {
-            return Err(Refused { denied: Denied::scope(action.scope.word()), cause: format!("scope {}", who.scope.word()) });
+            return Err(Refused {
+                denied: Denied::scope(action.scope.word()),
+                cause: format!("scope {}", who.scope.word()),
+            });
         }
         pass_allows(who, action, resource)?;
         // A read that was allowed since the epoch last moved needs no facts again.
-        if action.class == Class::Read && asks == Asks::default() && self.remembered(who, action, resource).is_some_and(|d| d.allowed) {
+        if action.class == Class::Read
+            && asks == Asks::default()
+            && self.remembered(who, action, resource).is_some_and(|d| d.allowed)
+        {
             return Ok(false);
         }
         let Some(found) = self.find(resource).await.map_err(broken)? else {
@@ -320,7 +347,9 @@ impl<B: Backing> Gate<B> {
             false => format!("forbidden by {}", decision.policies.join(", ")),
         };
         let readable = match reading(resource) {
-            Some(read) if read != action => self.decide(who, read, resource, || found.target(), Asks::default())?.allowed,
+            Some(read) if read != action => {
+                self.decide(who, read, resource, || found.target(), Asks::default())?.allowed
+            }
             Some(_) => false,
             None => true,
         };
@@ -332,7 +361,12 @@ impl<B: Backing> Gate<B> {
         Question { user: who.user, role: who.role, via: who.via.word(), action: action.name, resource }
     }
 
-    fn remembered(&self, who: &Principal, action: &'static Action, resource: Resource) -> Option<Arc<Decision>> {
+    fn remembered(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+    ) -> Option<Arc<Decision>> {
         let (at, decision) = self.decisions.get(&Self::question(who, action, resource))?;
         (at == self.epoch.now()).then_some(decision)
     }
@@ -368,11 +402,19 @@ impl<B: Backing> Gate<B> {
             Resource::Key(id) => self.backing.key(id).await?.map(|key| Found::Key(id, key.user)),
             Resource::Pass(id) => self.backing.pass(id).await?.map(|pass| Found::Pass(id, pass.user)),
             Resource::Repo(id) => self.backing.repo_exists(id).await?.then_some(Found::Repo(id)),
-            Resource::Worktree(id) => self.worktree(id).await?.filter(|facts| !facts.deleted).map(Found::Worktree),
+            Resource::Worktree(id) => {
+                self.worktree(id).await?.filter(|facts| !facts.deleted).map(Found::Worktree)
+            }
         })
     }
 
-    async fn open<A: Act>(&self, who: &Principal, act: &A, resource: &str, overrides: bool) -> Result<Option<u64>, Denied> {
+    async fn open<A: Act>(
+        &self,
+        who: &Principal,
+        act: &A,
+        resource: &str,
+        overrides: bool,
+    ) -> Result<Option<u64>, Denied> {
         let action = A::ACTION;
         let mut draft = Draft::new(who.label(), action.name, Entry::Allowed).on(resource).opens();
         for (name, value) in act.detail() {
@@ -388,12 +430,16 @@ impl<B: Backing> Gate<B> {
         match action.class {
             Class::Read | Class::Widens => append(&self.ledger, draft).await.map(Some).map_err(unrecorded),
             // Narrowing happens all the same; what even the reserve cannot hold is in the log.
-            Class::Narrows => Ok(append_narrowing(&self.ledger, draft).await.map_err(unrecorded).ok().flatten()),
+            Class::Narrows => {
+                Ok(append_narrowing(&self.ledger, draft).await.map_err(unrecorded).ok().flatten())
+            }
         }
     }
 
     async fn refuse(&self, who: &Principal, action: &'static Action, resource: Resource, refused: &Refused) {
-        let draft = Draft::new(who.label(), action.name, Entry::Refused).on(resource.to_string()).because(refused.cause.clone());
+        let draft = Draft::new(who.label(), action.name, Entry::Refused)
+            .on(resource.to_string())
+            .because(refused.cause.clone());
         if let Err(error) = append_narrowing(&self.ledger, draft).await {
             tracing::error!(%error, action = action.name, "a refusal could not be recorded");
         }
@@ -437,8 +483,15 @@ fn pass_allows(who: &Principal, action: &'static Action, resource: Resource) -> 
     let Via::Pass(_) = &who.via else { return Ok(()) };
     let refused = |cause: &str| Refused { denied: Denied::hidden(), cause: cause.to_owned() };
     if resource == Resource::Installation {
-        return Err(Refused { denied: Denied::scope(action.name), ..refused("a pass needs a named resource") });
+        return Err(Refused {
+            denied: Denied::scope(action.name),
+            ..refused("a pass needs a named resource")
+        });
     }
     let tool = format!("api.{}", action.name).parse().ok();
-    if tool.is_some_and(|tool| who.grant.tools.allows(&tool)) { Ok(()) } else { Err(refused("outside the pass")) }
+    if tool.is_some_and(|tool| who.grant.tools.allows(&tool)) {
+        Ok(())
+    } else {
+        Err(refused("outside the pass"))
+    }
 }

@@ -6,8 +6,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
 use cedar_policy::{
-    ActionConstraint, Authorizer, Context, Decision as CedarDecision, Effect, Entities, Entity, EntityId, EntityTypeName,
-    EntityUid, Policy, PolicyId, PolicySet, Request, RestrictedExpression, Schema, ValidationMode, Validator,
+    ActionConstraint, Authorizer, Context, Decision as CedarDecision, Effect, Entities, Entity, EntityId,
+    EntityTypeName, EntityUid, Policy, PolicyId, PolicySet, Request, RestrictedExpression, Schema,
+    ValidationMode, Validator,
 };
 use model::{KeyId, PassId, RepoId, Role, UserId};
 
@@ -143,7 +144,8 @@ impl Policies {
             insert(&mut whole, &policy, &one.id)?;
         }
         let unreadable = |why: String| PolicyError::Unreadable { id: "palisade.cedarschema".into(), why };
-        let (schema, _) = Schema::from_cedarschema_str(SCHEMA).map_err(|error| unreadable(error.to_string()))?;
+        let (schema, _) =
+            Schema::from_cedarschema_str(SCHEMA).map_err(|error| unreadable(error.to_string()))?;
         let validator = Validator::new(schema);
         if let Some(error) = validator.validate(&whole, ValidationMode::Strict).validation_errors().next() {
             return Err(PolicyError::Misfit { id: error.policy_id().to_string(), why: error.to_string() });
@@ -191,7 +193,11 @@ impl Policies {
             Some(AUTHORIZER.is_authorized(&request, set, &entities))
         });
         let Some(answer) = answer else {
-            return Decision { allowed: false, policies: Vec::new(), errors: vec!["the question cannot be put".into()] };
+            return Decision {
+                allowed: false,
+                policies: Vec::new(),
+                errors: vec!["the question cannot be put".into()],
+            };
         };
         let errors: Vec<String> = answer.diagnostics().errors().map(ToString::to_string).collect();
         let mut policies: Vec<String> = answer.diagnostics().reason().map(ToString::to_string).collect();
@@ -213,7 +219,9 @@ impl Policies {
     /// Id, effect and text of every policy in force.
     #[must_use]
     pub fn list(&self) -> Vec<(String, bool, String)> {
-        let row = |policy: &Policy| (policy.id().to_string(), policy.effect() == Effect::Forbid, policy.to_string());
+        let row = |policy: &Policy| {
+            (policy.id().to_string(), policy.effect() == Effect::Forbid, policy.to_string())
+        };
         let mut rows: Vec<_> = self.whole.policies().map(row).collect();
         rows.sort();
         rows
@@ -222,7 +230,12 @@ impl Policies {
     /// The whole set, and one question, for comparing with a raw evaluation.
     #[doc(hidden)]
     #[must_use]
-    pub fn raw(&self, who: Subject, action: &'static Action, target: &Target<'_>) -> Option<(PolicySet, Entities, Request)> {
+    pub fn raw(
+        &self,
+        who: Subject,
+        action: &'static Action,
+        target: &Target<'_>,
+    ) -> Option<(PolicySet, Entities, Request)> {
         let (uid, _) = self.by_action.get(action.name)?;
         let (entities, request) = question(who, uid, target, Asks::default(), self.worktree_rbac)?;
         Some((self.whole.clone(), entities, request))
@@ -230,8 +243,9 @@ impl Policies {
 }
 
 fn parse(id: &str, text: &str) -> Result<Vec<Policy>, PolicyError> {
-    let set: PolicySet =
-        text.parse().map_err(|error: cedar_policy::ParseErrors| PolicyError::Unreadable { id: id.into(), why: error.to_string() })?;
+    let set: PolicySet = text.parse().map_err(|error: cedar_policy::ParseErrors| {
+        PolicyError::Unreadable { id: id.into(), why: error.to_string() }
+    })?;
     Ok(set.policies().cloned().collect())
 }
 
@@ -317,7 +331,13 @@ fn worktree_entity(facts: &WorktreeFacts) -> Option<Entity> {
     Entity::new(uid(&WORKTREE_TYPE, facts.id.to_string())?, attributes, HashSet::new()).ok()
 }
 
-fn question(who: Subject, action: &EntityUid, target: &Target<'_>, asks: Asks, rbac: bool) -> Option<(Entities, Request)> {
+fn question(
+    who: Subject,
+    action: &EntityUid,
+    target: &Target<'_>,
+    asks: Asks,
+    rbac: bool,
+) -> Option<(Entities, Request)> {
     let principal = user_entity(who.user, who.role)?;
     let resource = match target {
         Target::Installation => Entity::new_no_attrs(uid(&INSTALLATION_TYPE, "here")?, HashSet::new()),

@@ -20,7 +20,7 @@ mod worktrees;
 
 pub use auth::*;
 #[cfg(feature = "client")]
-pub use client::{Answer, Client, ClientError};
+pub use client::{Answer, Client, ClientError, LedgerFilter, WorktreeFilter};
 pub use events::*;
 pub use ledger::*;
 pub use passes::*;

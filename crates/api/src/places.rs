@@ -25,7 +25,8 @@ impl Places {
 
     fn from(config: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Self {
         if let Some(file) = config {
-            let beside = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let beside =
+                file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             return Self { config: file.to_owned(), data: beside.join("data") };
         }
         let home = variable("HOME").map(PathBuf::from).filter(|_| !root);
@@ -86,8 +87,15 @@ mod tests {
         let user = Places::from(None, with(&[("HOME", "/home/ana")]), false);
         assert_eq!(user.config, Path::new("/home/ana/.config/palisade/config.toml"));
         assert_eq!(user.data, Path::new("/home/ana/.local/share/palisade"));
-        let xdg = Places::from(None, with(&[("HOME", "/root"), ("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d")]), true);
-        assert_eq!((xdg.config.as_path(), xdg.data.as_path()), (Path::new("/c/palisade/config.toml"), Path::new("/d/palisade")));
+        let xdg = Places::from(
+            None,
+            with(&[("HOME", "/root"), ("XDG_CONFIG_HOME", "/c"), ("XDG_DATA_HOME", "/d")]),
+            true,
+        );
+        assert_eq!(
+            (xdg.config.as_path(), xdg.data.as_path()),
+            (Path::new("/c/palisade/config.toml"), Path::new("/d/palisade"))
+        );
         let root = Places::from(None, with(&[("HOME", "/root")]), true);
         assert_eq!(root.data, Path::new("/var/lib/palisade"));
     }

@@ -104,7 +104,11 @@ impl<P: Pattern> Rights<P> {
     /// Rights in normal form.
     pub fn new(allow: impl IntoIterator<Item = P>, deny: impl IntoIterator<Item = P>) -> Self {
         let allow = widest(allow.into_iter().collect());
-        let deny = if allow.is_empty() { BTreeSet::new() } else { widest(deny.into_iter().map(P::denying).collect()) };
+        let deny = if allow.is_empty() {
+            BTreeSet::new()
+        } else {
+            widest(deny.into_iter().map(P::denying).collect())
+        };
         Self { allow, deny }
     }
 
@@ -117,7 +121,8 @@ impl<P: Pattern> Rights<P> {
     /// What both allow.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
-        let allow = self.allow.iter().flat_map(|mine| other.allow.iter().filter_map(|yours| mine.meet(yours)));
+        let allow =
+            self.allow.iter().flat_map(|mine| other.allow.iter().filter_map(|yours| mine.meet(yours)));
         Self::new(allow, self.deny.iter().chain(&other.deny).cloned())
     }
 

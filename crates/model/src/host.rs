@@ -8,7 +8,9 @@ use crate::grant::Pattern;
 
 /// Text that cannot be a host pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a host like `api.example.org`, `*.example.org`, `**.example.org` or `**`, perhaps with `:port`")]
+#[error(
+    "expected a host like `api.example.org`, `*.example.org`, `**.example.org` or `**`, perhaps with `:port`"
+)]
 pub struct BadHost;
 
 /// A set of host names and ports.
@@ -33,9 +35,10 @@ impl HostPattern {
         let lead = if self.name.is_empty() {
             Some(other.name.as_str())
         } else {
-            other.name.strip_suffix(self.name.as_str()).and_then(|lead| {
-                if lead.is_empty() { Some("") } else { lead.strip_suffix('.') }
-            })
+            other
+                .name
+                .strip_suffix(self.name.as_str())
+                .and_then(|lead| if lead.is_empty() { Some("") } else { lead.strip_suffix('.') })
         };
         let Some(lead) = lead else { return false };
         match (self.reach, other.reach) {

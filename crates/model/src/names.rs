@@ -58,11 +58,11 @@ name!(
     /// A person's address, lower case; unique in the installation.
     Email, "an e-mail address of at most 254 ASCII characters", email);
 name!(
-    /// How a person is shown.
-    DisplayName, "1 to 80 characters without control characters", |text| {
-        let trimmed = text.trim();
-        plain(trimmed, 80).then(|| trimmed.to_owned())
-    });
+/// How a person is shown.
+DisplayName, "1 to 80 characters without control characters", |text| {
+    let trimmed = text.trim();
+    plain(trimmed, 80).then(|| trimmed.to_owned())
+});
 name!(
     /// The name of a worktree; branches, ports and refs are made from it.
     WorktreeName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);

@@ -68,7 +68,14 @@ macro_rules! words {
     };
 }
 
-words!(Role, "viewer, member, admin, owner", Viewer = "viewer", Member = "member", Admin = "admin", Owner = "owner");
+words!(
+    Role,
+    "viewer, member, admin, owner",
+    Viewer = "viewer",
+    Member = "member",
+    Admin = "admin",
+    Owner = "owner"
+);
 words!(
     Tier,
     "none, view, session, prompt, all",

@@ -5,9 +5,8 @@ use proptest::prelude::*;
 
 fn path() -> impl Strategy<Value = GrantPath> {
     let part = prop_oneof![Just("a"), Just("b"), Just("ab")];
-    ("r[ow]", proptest::collection::vec(part, 0..4)).prop_map(|(access, parts)| {
-        format!("{access}:/{}", parts.join("/")).parse().unwrap()
-    })
+    ("r[ow]", proptest::collection::vec(part, 0..4))
+        .prop_map(|(access, parts)| format!("{access}:/{}", parts.join("/")).parse().unwrap())
 }
 
 fn host() -> impl Strategy<Value = HostPattern> {
@@ -24,7 +23,9 @@ fn name() -> impl Strategy<Value = Patterns> {
     prop_oneof!["[ab]{1,3}", "[ab]{0,2}\\*"].prop_map(|text| text.parse().unwrap())
 }
 
-fn rights<P: model::Pattern + std::fmt::Debug>(one: impl Strategy<Value = P> + Clone) -> impl Strategy<Value = Rights<P>> {
+fn rights<P: model::Pattern + std::fmt::Debug>(
+    one: impl Strategy<Value = P> + Clone,
+) -> impl Strategy<Value = Rights<P>> {
     let many = proptest::collection::vec(one.clone(), 0..4);
     (many, proptest::collection::vec(one, 0..2)).prop_map(|(allow, deny)| Rights::new(allow, deny))
 }
@@ -32,7 +33,13 @@ fn rights<P: model::Pattern + std::fmt::Debug>(one: impl Strategy<Value = P> + C
 fn grant() -> impl Strategy<Value = Grant> {
     let number = prop_oneof![Just(0u64), 0..10u64, Just(u64::MAX)];
     let budget = (number.clone(), number.clone(), number.clone(), number.clone(), number).prop_map(
-        |(tokens, micro_usd, tool_calls, egress_bytes, wall_ms)| Budget { tokens, micro_usd, tool_calls, egress_bytes, wall_ms },
+        |(tokens, micro_usd, tool_calls, egress_bytes, wall_ms)| Budget {
+            tokens,
+            micro_usd,
+            tool_calls,
+            egress_bytes,
+            wall_ms,
+        },
     );
     let path = path().boxed();
     let host = host().boxed();
@@ -43,7 +50,8 @@ fn grant() -> impl Strategy<Value = Grant> {
 }
 
 fn cases() -> u32 {
-    let scale = std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.05);
+    let scale =
+        std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.05);
     (100_000.0 * scale).max(500.0) as u32
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use ::ledger::{Decision, Draft, Ledger, Options};
 use access::{CreateBackup, Permit, Principal};
 use model::Clock;
-use store::engine::Engine;
 use store::MIGRATIONS;
+use store::engine::Engine;
 use vault::{KeyRing, Place, Sealed};
 
 use crate::boot::{Source, ledger_keys, open_engine};
@@ -92,7 +92,13 @@ impl Runtime {
 }
 
 /// Makes a new installation in `data` from a backup; a word about it goes to the restored ledger.
-pub async fn restore(data: &Path, source: &Source, ring: &Arc<KeyRing>, clock: Arc<dyn Clock>, input: File) -> Result<u64, RestoreError> {
+pub async fn restore(
+    data: &Path,
+    source: &Source,
+    ring: &Arc<KeyRing>,
+    clock: Arc<dyn Clock>,
+    input: File,
+) -> Result<u64, RestoreError> {
     let folder = data.join("ledger");
     if folder.exists() {
         return Err(RestoreError::NotEmpty(folder.display().to_string()));
@@ -123,7 +129,10 @@ async fn unpack(engine: &Engine, opened: &mut Opening, folder: &Path) -> Result<
             io::copy(&mut body, &mut io::sink())?;
         } else {
             let known = name == "checkpoints.jsonl"
-                || name.strip_prefix("segments/").and_then(|rest| rest.strip_suffix(".seg")).is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
+                || name
+                    .strip_prefix("segments/")
+                    .and_then(|rest| rest.strip_suffix(".seg"))
+                    .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()));
             if !known {
                 return Err(RestoreError::Foreign);
             }
@@ -312,7 +321,12 @@ impl Opening {
     }
 
     fn next_chunk(&mut self) -> io::Result<()> {
-        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "the backup is damaged, cut, or was made under another master key");
+        let foreign = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the backup is damaged, cut, or was made under another master key",
+            )
+        };
         let mut length = [0u8; 4];
         self.from.read_exact(&mut length).map_err(|_| foreign())?;
         let length = u32::from_be_bytes(length);

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use ::ledger::{Keys, Ledger, OpenError, Options};
+use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use model::{Clock, Millis};
 use redact::Redactor;
 use store::engine::Engine;
@@ -102,9 +102,16 @@ pub struct Runtime {
 }
 
 /// Opens the database, without looking at its schema.
-pub async fn open_engine(data: &Path, source: &Source, ring: &KeyRing) -> Result<Engine, store::engine::OpenError> {
+pub async fn open_engine(
+    data: &Path,
+    source: &Source,
+    ring: &KeyRing,
+) -> Result<Engine, store::engine::OpenError> {
     match source {
-        Source::Embedded => Engine::open_sqlite(&data.join("store").join("palisade.db"), ring.subkey(Purpose::Store).expose()).await,
+        Source::Embedded => {
+            Engine::open_sqlite(&data.join("store").join("palisade.db"), ring.subkey(Purpose::Store).expose())
+                .await
+        }
         Source::Postgres(url) => Engine::open_postgres(url).await,
     }
 }
@@ -126,14 +133,19 @@ impl Runtime {
         let signer = (keys.signer_id().to_owned(), keys.public_key());
         let redactor = boot.redactor.clone();
         let scrub = Box::new(move |text: &str| redactor.scrub(text).into_owned());
-        let opened = Ledger::open(&boot.data.join("ledger"), keys, Arc::clone(&boot.clock), scrub, boot.ledger);
+        let opened =
+            Ledger::open(&boot.data.join("ledger"), keys, Arc::clone(&boot.clock), scrub, boot.ledger);
         let (ledger, recovery) = opened.map_err(BootError::Ledger)?;
         if !recovery.interrupted.is_empty() {
-            tracing::warn!(count = recovery.interrupted.len(), "acts were interrupted by the last end; their records are closed");
+            tracing::warn!(
+                count = recovery.interrupted.len(),
+                "acts were interrupted by the last end; their records are closed"
+            );
         }
         let ledger = Arc::new(ledger);
         let config = GateConfig { worktree_rbac: boot.worktree_rbac };
-        let gate = Gate::new(Arc::clone(&store), Arc::clone(&ledger), Arc::clone(&boot.clock), config).await?;
+        let gate =
+            Gate::new(Arc::clone(&store), Arc::clone(&ledger), Arc::clone(&boot.clock), config).await?;
         let gate = Arc::new(gate);
         let auth = Authenticator::new(Arc::clone(&gate), Arc::clone(&boot.ring), boot.lifetimes)?;
         Ok(Arc::new(Self {

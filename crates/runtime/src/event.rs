@@ -40,7 +40,11 @@ pub struct Follower {
 
 impl Runtime {
     /// Follows events after `cursor`, or from now on.
-    pub async fn follow(self: &Arc<Self>, who: &Principal, cursor: Option<EventSeq>) -> Result<Follower, EventError> {
+    pub async fn follow(
+        self: &Arc<Self>,
+        who: &Principal,
+        cursor: Option<EventSeq>,
+    ) -> Result<Follower, EventError> {
         let permit = self.look(who, FollowEvents {}).await?;
         let newest = self.store.follow();
         let epoch = self.gate.epoch().watch();
@@ -66,7 +70,12 @@ impl Follower {
         self.recheck().await?;
         let _ = self.newest.borrow_and_update();
         let _ = self.epoch.borrow_and_update();
-        let batch = self.runtime.store.events_after(&self.permit, self.cursor, BATCH).await.map_err(ActError::from)?;
+        let batch = self
+            .runtime
+            .store
+            .events_after(&self.permit, self.cursor, BATCH)
+            .await
+            .map_err(ActError::from)?;
         if batch.is_empty() {
             tokio::select! {
                 _ = self.newest.changed() => {}

@@ -11,7 +11,13 @@ use crate::{ActError, Page, Runtime};
 
 impl Runtime {
     /// Keys of a user.
-    pub async fn keys(&self, who: &Principal, user: UserId, after: Option<KeyId>, limit: i64) -> Result<Page<ApiKey, KeyId>, ActError> {
+    pub async fn keys(
+        &self,
+        who: &Principal,
+        user: UserId,
+        after: Option<KeyId>,
+        limit: i64,
+    ) -> Result<Page<ApiKey, KeyId>, ActError> {
         let permit = self.look(who, ListKeys { user }).await?;
         let rows = self.store.list_keys(permit, after, limit.saturating_add(1)).await?;
         Ok(Page::cut(rows, limit, |row| row.id))
@@ -30,12 +36,17 @@ impl Runtime {
         let expires = self.clock.now().saturating_add(life);
         let scope = scope.min(who.scope());
         let act = CreateKey { user: who.user(), key, label, scope, expires, digest: made.digest };
-        let kept = self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_key(permit).await).await;
+        let kept = self
+            .perform(who, act, async |store: Arc<store::Store>, permit| store.create_key(permit).await)
+            .await;
         Ok(kept.map(|key| (key, made.text)))
     }
 
     /// Revokes a key.
     pub async fn revoke_key(self: &Arc<Self>, who: &Principal, key: KeyId) -> Result<(), ActError> {
-        self.perform(who, RevokeKey { key }, async |store: Arc<store::Store>, permit| store.revoke_key(permit).await).await
+        self.perform(who, RevokeKey { key }, async |store: Arc<store::Store>, permit| {
+            store.revoke_key(permit).await
+        })
+        .await
     }
 }

@@ -41,7 +41,12 @@ pub struct LedgerQuery {
 
 impl Runtime {
     /// Entries, newest first: all for those who may read all, the own ones for others.
-    pub async fn search_ledger(&self, who: &Principal, query: LedgerQuery, limit: i64) -> Result<Page<IndexedEntry, i64>, LedgerError> {
+    pub async fn search_ledger(
+        &self,
+        who: &Principal,
+        query: LedgerQuery,
+        limit: i64,
+    ) -> Result<Page<IndexedEntry, i64>, LedgerError> {
         let everything = access::action_named("ledger.read_all");
         let all = match everything {
             Some(action) => self.gate.would_allow(who, action, Resource::Installation).await,
@@ -71,7 +76,8 @@ impl Runtime {
             until: query.until.unwrap_or(i64::MAX),
             before: query.before.unwrap_or(i64::MAX),
         };
-        let rows = self.store.search_ledger(&filter, limit.saturating_add(1)).await.map_err(ActError::from)?;
+        let rows =
+            self.store.search_ledger(&filter, limit.saturating_add(1)).await.map_err(ActError::from)?;
         Ok(Page::cut(rows, limit, |row| row.seq))
     }
 

@@ -21,9 +21,9 @@ mod user;
 mod worktree;
 
 pub use backup::{BackupError, RestoreError, restore};
-pub use boot::{BootError, Boot, Mode, Runtime, Source, open_engine};
+pub use boot::{Boot, BootError, Mode, Runtime, Source, open_engine};
 pub use event::{EventError, Follower};
-pub use ledger::{LedgerQuery, LedgerError};
+pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use status::{Check, Status};
@@ -31,7 +31,10 @@ pub use user::PasswordSource;
 
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::encrypt_plain;
-pub use store::{ApiKey, MIGRATIONS, IndexedEntry, PassRow, Remembered, Repo, Store, StoreError, User, Worktree, WorktreeFilter};
+pub use store::{
+    ApiKey, IndexedEntry, MIGRATIONS, PassRow, Remembered, Repo, Store, StoreError, User, Worktree,
+    WorktreeFilter,
+};
 
 /// One page of a list.
 #[derive(Clone, Debug)]

@@ -12,7 +12,13 @@ use crate::{ActError, Page, Runtime};
 
 impl Runtime {
     /// Passes of a user.
-    pub async fn passes(&self, who: &Principal, user: UserId, after: Option<PassId>, limit: i64) -> Result<Page<PassRow, PassId>, ActError> {
+    pub async fn passes(
+        &self,
+        who: &Principal,
+        user: UserId,
+        after: Option<PassId>,
+        limit: i64,
+    ) -> Result<Page<PassRow, PassId>, ActError> {
         let permit = self.look(who, ListPasses { user }).await?;
         let rows = self.store.list_passes(permit, after, limit.saturating_add(1)).await?;
         Ok(Page::cut(rows, limit, |row| row.id))
@@ -34,7 +40,9 @@ impl Runtime {
         };
         let pass = PassId::random();
         let act = MintPass { user: who.user(), pass, parent, label, grant: grant.clone(), expires };
-        let row = self.perform(who, act, async |store: Arc<store::Store>, permit| store.mint_pass(permit).await).await?;
+        let row = self
+            .perform(who, act, async |store: Arc<store::Store>, permit| store.mint_pass(permit).await)
+            .await?;
         let spec = PassSpec { id: pass, user: who.user(), grant, expires: Some(expires), parent: None };
         let token = self.auth.mint().mint(spec, self.clock.now()).map_err(|_| ActError::Interrupted)?;
         Ok((row, token.to_text()))
@@ -42,6 +50,9 @@ impl Runtime {
 
     /// Revokes a Pass and everything made from it; tells how many that were.
     pub async fn revoke_pass(self: &Arc<Self>, who: &Principal, pass: PassId) -> Result<u64, ActError> {
-        self.perform(who, RevokePass { pass }, async |store: Arc<store::Store>, permit| store.revoke_pass(permit).await).await
+        self.perform(who, RevokePass { pass }, async |store: Arc<store::Store>, permit| {
+            store.revoke_pass(permit).await
+        })
+        .await
     }
 }

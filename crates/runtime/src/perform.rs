@@ -26,7 +26,12 @@ impl Runtime {
     /// Takes an act through the gate and, if it is allowed, carries it out and closes its record.
     ///
     /// It runs as a task of its own: a client that goes away leaves no act half done and no record open.
-    pub(crate) async fn perform<A, T, F, R>(self: &Arc<Self>, who: &Principal, act: A, effect: F) -> Result<T, ActError>
+    pub(crate) async fn perform<A, T, F, R>(
+        self: &Arc<Self>,
+        who: &Principal,
+        act: A,
+        effect: F,
+    ) -> Result<T, ActError>
     where
         A: Act,
         T: Send + 'static,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use access::{
-    AddPolicy, AddedPolicy, Asks, PolicyError, Principal, ReadPolicies, RemovePolicy, Resource, Trial, TrialError, TryPolicy, Why,
+    AddPolicy, AddedPolicy, Asks, PolicyError, Principal, ReadPolicies, RemovePolicy, Resource, Trial,
+    TrialError, TryPolicy, Why,
 };
 use model::{Role, UserId};
 
@@ -76,11 +77,23 @@ impl Runtime {
     }
 
     /// Adds a `forbid` policy; it is in force when this returns.
-    pub async fn add_policy(self: &Arc<Self>, who: &Principal, id: String, text: String) -> Result<(), PolicyFault> {
+    pub async fn add_policy(
+        self: &Arc<Self>,
+        who: &Principal,
+        id: String,
+        text: String,
+    ) -> Result<(), PolicyFault> {
         let new = AddedPolicy { id: id.clone(), text: text.clone() };
         // Who may not add policies learns nothing about theirs.
         let gate = Arc::clone(&self.gate);
-        if gate.would_allow(who, access::action_named("policy.add").ok_or(ActError::Interrupted)?, Resource::Installation).await {
+        if gate
+            .would_allow(
+                who,
+                access::action_named("policy.add").ok_or(ActError::Interrupted)?,
+                Resource::Installation,
+            )
+            .await
+        {
             gate.check_policy(&new).await.map_err(|_| ActError::Interrupted)??;
         }
         let effect = async move |store: Arc<store::Store>, permit| {

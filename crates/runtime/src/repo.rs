@@ -16,14 +16,24 @@ impl Runtime {
     }
 
     /// All repositories.
-    pub async fn repos(&self, who: &Principal, after: Option<RepoId>, limit: i64) -> Result<Page<Repo, RepoId>, ActError> {
+    pub async fn repos(
+        &self,
+        who: &Principal,
+        after: Option<RepoId>,
+        limit: i64,
+    ) -> Result<Page<Repo, RepoId>, ActError> {
         let permit = self.look(who, ListRepos {}).await?;
         let rows = self.store.list_repos(permit, after, limit.saturating_add(1)).await?;
         Ok(Page::cut(rows, limit, |row| row.id))
     }
 
     /// Registers a repository.
-    pub async fn create_repo(self: &Arc<Self>, who: &Principal, name: RepoName, origin: String) -> Result<Repo, ActError> {
+    pub async fn create_repo(
+        self: &Arc<Self>,
+        who: &Principal,
+        name: RepoName,
+        origin: String,
+    ) -> Result<Repo, ActError> {
         let act = CreateRepo { repo: RepoId::random(), name, origin };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_repo(permit).await).await
     }

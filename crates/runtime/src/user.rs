@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use access::{
-    AuthError, BadPassword, ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns, EndSignIn, ListUsers,
-    PasswordHash, Principal, ReadUser, ResetPassword, TotpSeed, UpdateUser, Via,
+    AuthError, BadPassword, ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns,
+    EndSignIn, ListUsers, PasswordHash, Principal, ReadUser, ResetPassword, TotpSeed, UpdateUser, Via,
 };
 use model::{DisplayName, Email, Role, UserId};
 use store::{Store, User};
@@ -37,7 +37,13 @@ impl Runtime {
     }
 
     /// All users whose id begins so.
-    pub async fn users(&self, who: &Principal, prefix: &str, after: Option<UserId>, limit: i64) -> Result<Page<User, UserId>, ActError> {
+    pub async fn users(
+        &self,
+        who: &Principal,
+        prefix: &str,
+        after: Option<UserId>,
+        limit: i64,
+    ) -> Result<Page<User, UserId>, ActError> {
         let permit = self.look(who, ListUsers {}).await?;
         let rows = self.store.list_users(permit, after, prefix, limit.saturating_add(1)).await?;
         Ok(Page::cut(rows, limit, |row| row.id))
@@ -63,22 +69,37 @@ impl Runtime {
 
     /// Disables a user.
     pub async fn disable_user(self: &Arc<Self>, who: &Principal, user: UserId) -> Result<(), ActError> {
-        self.perform(who, DisableUser { user }, async |store: Arc<Store>, permit| store.disable_user(permit).await).await
+        self.perform(who, DisableUser { user }, async |store: Arc<Store>, permit| {
+            store.disable_user(permit).await
+        })
+        .await
     }
 
     /// Deletes a user.
     pub async fn delete_user(self: &Arc<Self>, who: &Principal, user: UserId) -> Result<(), ActError> {
-        self.perform(who, DeleteUser { user }, async |store: Arc<Store>, permit| store.delete_user(permit).await).await
+        self.perform(who, DeleteUser { user }, async |store: Arc<Store>, permit| {
+            store.delete_user(permit).await
+        })
+        .await
     }
 
     /// Sets another user's password.
-    pub async fn reset_password(self: &Arc<Self>, who: &Principal, user: UserId, hash: PasswordHash) -> Result<(), ActError> {
+    pub async fn reset_password(
+        self: &Arc<Self>,
+        who: &Principal,
+        user: UserId,
+        hash: PasswordHash,
+    ) -> Result<(), ActError> {
         let act = ResetPassword { user, hash };
         self.perform(who, act, async |store: Arc<Store>, permit| store.reset_password(permit).await).await
     }
 
     /// Changes the caller's own password.
-    pub async fn change_password(self: &Arc<Self>, who: &Principal, hash: PasswordHash) -> Result<(), ActError> {
+    pub async fn change_password(
+        self: &Arc<Self>,
+        who: &Principal,
+        hash: PasswordHash,
+    ) -> Result<(), ActError> {
         let act = ChangePassword { user: who.user(), hash };
         self.perform(who, act, async |store: Arc<Store>, permit| store.change_password(permit).await).await
     }
@@ -91,7 +112,11 @@ impl Runtime {
     }
 
     /// Signs a user out everywhere.
-    pub async fn sign_out_everywhere(self: &Arc<Self>, who: &Principal, user: UserId) -> Result<(), ActError> {
+    pub async fn sign_out_everywhere(
+        self: &Arc<Self>,
+        who: &Principal,
+        user: UserId,
+    ) -> Result<(), ActError> {
         let act = EndAllSignIns { user };
         self.perform(who, act, async |store: Arc<Store>, permit| store.end_all_sign_ins(permit).await).await
     }
@@ -105,7 +130,12 @@ impl Runtime {
     }
 
     /// Turns one-time passwords on, once a code shows that the app has the seed.
-    pub async fn confirm_totp(self: &Arc<Self>, who: &Principal, sealed: Vec<u8>, code: &str) -> Result<Result<(), ActError>, AuthError> {
+    pub async fn confirm_totp(
+        self: &Arc<Self>,
+        who: &Principal,
+        sealed: Vec<u8>,
+        code: &str,
+    ) -> Result<Result<(), ActError>, AuthError> {
         let seed = TotpSeed::open(&self.ring, who.user(), sealed.clone()).ok_or(AuthError::Invalid)?;
         let used_step = seed.step_of(code, self.clock.now()).ok_or(AuthError::Invalid)?;
         Ok(self.change_totp(who, Some(sealed), used_step).await)
@@ -116,7 +146,12 @@ impl Runtime {
         self.change_totp(who, None, 0).await
     }
 
-    async fn change_totp(self: &Arc<Self>, who: &Principal, sealed_seed: Option<Vec<u8>>, used_step: i64) -> Result<(), ActError> {
+    async fn change_totp(
+        self: &Arc<Self>,
+        who: &Principal,
+        sealed_seed: Option<Vec<u8>>,
+        used_step: i64,
+    ) -> Result<(), ActError> {
         let act = ChangeTotp { user: who.user(), sealed_seed, used_step };
         self.perform(who, act, async |store: Arc<Store>, permit| store.change_totp(permit).await).await
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Principal, ReadWorktree, RemoveOwner, SetTier,
-    UpdateWorktree,
+    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Principal, ReadWorktree,
+    RemoveOwner, SetTier, UpdateWorktree,
 };
 use model::{Tier, UserId, WorktreeId};
 use store::{Worktree, WorktreeFilter};
@@ -34,7 +34,8 @@ impl Runtime {
         let (mut shown, mut after) = (Vec::new(), after);
         for _ in 0..REFILLS {
             let rbac = self.gate.worktree_rbac();
-            let rows = self.store.list_worktrees(&permit, who, rbac, filter, after, limit.saturating_add(1)).await?;
+            let rows =
+                self.store.list_worktrees(&permit, who, rbac, filter, after, limit.saturating_add(1)).await?;
             let last_page = rows.len() < wanted;
             after = rows.last().map(|row| row.id).or(after);
             // The store knows owners, tiers and roles; only the gate knows every policy.
@@ -48,43 +49,80 @@ impl Runtime {
     }
 
     /// Creates a worktree.
-    pub async fn create_worktree(self: &Arc<Self>, who: &Principal, act: CreateWorktree) -> Result<Worktree, ActError> {
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_worktree(permit).await).await
+    pub async fn create_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        act: CreateWorktree,
+    ) -> Result<Worktree, ActError> {
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_worktree(permit).await)
+            .await
     }
 
     /// Changes what a worktree says of itself.
-    pub async fn update_worktree(self: &Arc<Self>, who: &Principal, worktree: WorktreeId, about: String) -> Result<Worktree, ActError> {
+    pub async fn update_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        about: String,
+    ) -> Result<Worktree, ActError> {
         let act = UpdateWorktree { worktree, about };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.update_worktree(permit).await).await
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.update_worktree(permit).await)
+            .await
     }
 
     /// Changes what non-owners may do.
-    pub async fn set_tier(self: &Arc<Self>, who: &Principal, worktree: WorktreeId, tier: Tier) -> Result<Worktree, ActError> {
+    pub async fn set_tier(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        tier: Tier,
+    ) -> Result<Worktree, ActError> {
         let act = SetTier { worktree, tier };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.set_tier(permit).await).await
     }
 
     /// Adds an owner.
-    pub async fn add_owner(self: &Arc<Self>, who: &Principal, worktree: WorktreeId, owner: UserId) -> Result<Worktree, ActError> {
+    pub async fn add_owner(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        owner: UserId,
+    ) -> Result<Worktree, ActError> {
         let act = AddOwner { worktree, owner };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.add_owner(permit).await).await
     }
 
     /// Removes an owner.
-    pub async fn remove_owner(self: &Arc<Self>, who: &Principal, worktree: WorktreeId, owner: UserId) -> Result<Worktree, ActError> {
+    pub async fn remove_owner(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        owner: UserId,
+    ) -> Result<Worktree, ActError> {
         let act = RemoveOwner { worktree, owner };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.remove_owner(permit).await).await
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.remove_owner(permit).await)
+            .await
     }
 
     /// Archives a worktree.
-    pub async fn archive_worktree(self: &Arc<Self>, who: &Principal, worktree: WorktreeId) -> Result<Worktree, ActError> {
+    pub async fn archive_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+    ) -> Result<Worktree, ActError> {
         let act = ArchiveWorktree { worktree };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.archive_worktree(permit).await).await
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.archive_worktree(permit).await)
+            .await
     }
 
     /// Deletes a worktree.
-    pub async fn delete_worktree(self: &Arc<Self>, who: &Principal, worktree: WorktreeId) -> Result<(), ActError> {
+    pub async fn delete_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+    ) -> Result<(), ActError> {
         let act = DeleteWorktree { worktree };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.delete_worktree(permit).await).await
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.delete_worktree(permit).await)
+            .await
     }
 }

@@ -11,7 +11,9 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::handlers::{auth, backup, events, health, keys, ledger, passes, policies, repos, setup, status, users, worktrees};
+use crate::handlers::{
+    auth, backup, events, health, keys, ledger, passes, policies, repos, setup, status, users, worktrees,
+};
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
 use crate::problem::Problem;
@@ -127,8 +129,13 @@ pub(crate) fn description() -> OpenApi {
 pub(crate) fn router(app: App) -> Router {
     let (router, _) = described().split_for_parts();
     let unknown = async || Problem::not_found();
-    let wrong_method =
-        async || Problem::new(axum::http::StatusCode::METHOD_NOT_ALLOWED, api::Code::BadRequest, "this path has no such method");
+    let wrong_method = async || {
+        Problem::new(
+            axum::http::StatusCode::METHOD_NOT_ALLOWED,
+            api::Code::BadRequest,
+            "this path has no such method",
+        )
+    };
     router
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
@@ -152,7 +159,8 @@ mod tests {
                 described.insert(format!("{} {path}", method.to_uppercase()));
             }
         }
-        let declared: BTreeSet<String> = ROUTES.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
+        let declared: BTreeSet<String> =
+            ROUTES.iter().map(|route| format!("{} {}", route.method, route.path)).collect();
         assert_eq!(described, declared);
         assert_eq!(declared.len(), ROUTES.len(), "each once");
     }
@@ -182,6 +190,9 @@ mod tests {
             std::fs::write(kept, &made).unwrap();
         }
         let kept = std::fs::read_to_string(kept).unwrap_or_default();
-        assert!(kept == made, "docs/openapi.json is not what the router says; run `make openapi` and commit it");
+        assert!(
+            kept == made,
+            "docs/openapi.json is not what the router says; run `make openapi` and commit it"
+        );
     }
 }

@@ -34,7 +34,7 @@ pub(crate) enum DataError {
          credential `palisade-master-key` (make one with `openssl rand -base64 32`)"
     )]
     KeyNeeded,
-    #[error("PALISADE_MASTER_KEY: {0}")]
+    #[error("PALISADE_MASTER_KEY cannot be used")]
     BadKey(#[from] BadKey),
     #[error(transparent)]
     Key(#[from] SourceError),
@@ -66,7 +66,13 @@ pub(crate) fn hold(data: &Path) -> Result<Held, DataError> {
     let io = |error| DataError::Io(path.clone(), error);
     let mut options = OpenOptions::new();
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags.bits().cast_signed());
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed());
     let mut file = options.open(&path).map_err(io)?;
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         let mut pid = String::new();
@@ -90,7 +96,10 @@ pub(crate) fn scratch(data: &Path) -> io::Result<File> {
 }
 
 /// The master key: given, or in solo mode made at first start. The second is where a new one was put.
-pub(crate) fn master_key(places: &Places, settings: &Settings) -> Result<(MasterKey, Option<PathBuf>), DataError> {
+pub(crate) fn master_key(
+    places: &Places,
+    settings: &Settings,
+) -> Result<(MasterKey, Option<PathBuf>), DataError> {
     if let Ok(text) = std::env::var("PALISADE_MASTER_KEY") {
         return Ok((MasterKey::from_hex_or_base64(&text)?, None));
     }
@@ -107,7 +116,8 @@ pub(crate) fn master_key(places: &Places, settings: &Settings) -> Result<(Master
     if file.exists() {
         return Ok((read_file(&file)?, None));
     }
-    let begun = settings.data.join("store").join("palisade.db").exists() || settings.data.join("ledger").exists();
+    let begun =
+        settings.data.join("store").join("palisade.db").exists() || settings.data.join("ledger").exists();
     if begun {
         return Err(DataError::KeyLost(settings.data.clone(), file));
     }

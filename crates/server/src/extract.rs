@@ -54,7 +54,8 @@ impl<T: DeserializeOwned + Send> FromRequest<App> for Json<T> {
 }
 
 async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Problem> {
-    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let text = "send `Content-Type: application/json`";
@@ -70,7 +71,9 @@ async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Pr
         // The message names fields and places, never values: values may be secrets.
         let place = format!("line {}, column {}", error.line(), error.column());
         match error.classify() {
-            serde_json::error::Category::Data => Problem::unprocessable(format!("{} ({place})", shape_only(&error))),
+            serde_json::error::Category::Data => {
+                Problem::unprocessable(format!("{} ({place})", shape_only(&error)))
+            }
             _ => Problem::bad_request(format!("not JSON ({place})")),
         }
     })
@@ -81,7 +84,9 @@ fn shape_only(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or_default();
     match text.split_once(", expected ") {
-        Some((found, expected)) if found.starts_with("invalid") => format!("a value does not fit: expected {expected}"),
+        Some((found, expected)) if found.starts_with("invalid") => {
+            format!("a value does not fit: expected {expected}")
+        }
         _ => text.to_owned(),
     }
 }
@@ -93,7 +98,9 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     type Rejection = Problem;
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let parsed = axum::extract::Query::<T>::from_request_parts(parts, app).await;
-        parsed.map(|query| Self(query.0)).map_err(|_| Problem::unprocessable("the query string has unknown, repeated or bad parameters"))
+        parsed
+            .map(|query| Self(query.0))
+            .map_err(|_| Problem::unprocessable("the query string has unknown, repeated or bad parameters"))
     }
 }
 
@@ -153,7 +160,13 @@ impl Attempt {
 
 /// Turns text of a request into what it means, or says which field does not do. An attempt at an effect is
 /// written down.
-pub(crate) async fn field<T>(app: &App, who: &Principal, action: &'static str, name: &str, text: &str) -> Result<T, Problem>
+pub(crate) async fn field<T>(
+    app: &App,
+    who: &Principal,
+    action: &'static str,
+    name: &str,
+    text: &str,
+) -> Result<T, Problem>
 where
     T: FromStr<Err: std::fmt::Display>,
 {

@@ -71,9 +71,17 @@ pub(crate) async fn remember(State(app): State<App>, request: Request, next: Nex
     once(&app, who, key, request, next).await.unwrap_or_else(Problem::into_response)
 }
 
-async fn once(app: &App, who: String, key: String, request: Request, next: Next) -> Result<Response, Problem> {
+async fn once(
+    app: &App,
+    who: String,
+    key: String,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let bytes = to_bytes(body, app.settings.body_bytes).await.map_err(|_| Problem::too_large(app.settings.body_bytes))?;
+    let bytes = to_bytes(body, app.settings.body_bytes)
+        .await
+        .map_err(|_| Problem::too_large(app.settings.body_bytes))?;
     let mut digest = Sha256::new();
     digest.update(parts.method.as_str());
     digest.update([0]);
@@ -90,7 +98,9 @@ async fn once(app: &App, who: String, key: String, request: Request, next: Next)
                 let wait = tokio::time::timeout(Duration::from_millis(100), first.notified());
                 drop(wait.await);
                 if tokio::time::Instant::now() > deadline {
-                    return Err(Problem::conflict("the first request with this `Idempotency-Key` is still running"));
+                    return Err(Problem::conflict(
+                        "the first request with this `Idempotency-Key` is still running",
+                    ));
                 }
             }
         }
@@ -102,9 +112,9 @@ async fn once(app: &App, who: String, key: String, request: Request, next: Next)
             first_answer(app, &who, &key, next.run(request).await).await
         }
         Remembered::Answer(status, sealed) => replay(app, &who, &key, status, sealed),
-        Remembered::Another => {
-            Err(Problem::unprocessable("this `Idempotency-Key` was used for another request; choose a new one"))
-        }
+        Remembered::Another => Err(Problem::unprocessable(
+            "this `Idempotency-Key` was used for another request; choose a new one",
+        )),
         Remembered::Pending => Err(Problem::conflict(
             "the first request with this `Idempotency-Key` was interrupted; look at what there is before trying with a new key",
         )),
@@ -116,14 +126,17 @@ async fn once(app: &App, who: String, key: String, request: Request, next: Next)
 /// Keeps what was answered, unless nothing can have happened and trying again makes sense.
 async fn first_answer(app: &App, who: &str, key: &str, response: Response) -> Result<Response, Problem> {
     let status = response.status();
-    let transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || status == StatusCode::UNAUTHORIZED;
+    let transient = status.is_server_error()
+        || status == StatusCode::TOO_MANY_REQUESTS
+        || status == StatusCode::UNAUTHORIZED;
     if transient {
         app.runtime.answers().free_key(who, key).await?;
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
     let bytes = to_bytes(body, MOST_ANSWER).await.map_err(|_| Problem::internal())?;
-    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind =
+        parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut plain = kind.as_bytes().to_vec();
     plain.push(b'\n');
     plain.extend_from_slice(&bytes);

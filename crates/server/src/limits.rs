@@ -66,8 +66,14 @@ impl Limiter {
         if !over {
             times.push_back(now);
         }
-        let reset = times.front().map_or(0, |first| WINDOW.saturating_sub(now.duration_since(*first)).as_secs() + 1);
-        Standing { most: self.most, left: self.most.saturating_sub(times.len()), reset, retry_after: over.then_some(reset) }
+        let reset =
+            times.front().map_or(0, |first| WINDOW.saturating_sub(now.duration_since(*first)).as_secs() + 1);
+        Standing {
+            most: self.most,
+            left: self.most.saturating_sub(times.len()),
+            reset,
+            retry_after: over.then_some(reset),
+        }
     }
 }
 

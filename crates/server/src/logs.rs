@@ -56,7 +56,11 @@ fn emit(bytes: &[u8]) {
 /// Starts logging.
 pub(crate) fn start(settings: &Settings) {
     let filter = EnvFilter::new(format!("{},hyper=warn,rustls=warn,tokio_postgres=warn", settings.log_level));
-    let plain = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Lines).with_target(false).with_ansi(false);
+    let plain = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(Lines)
+        .with_target(false)
+        .with_ansi(false);
     let started = if settings.log_json { plain.json().try_init() } else { plain.try_init() };
     if started.is_err() {
         emit(b"logging was already started\n");

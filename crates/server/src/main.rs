@@ -67,15 +67,16 @@ fn pair(text: &str) -> Result<(String, String), String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let places = api::Places::find(arguments.config.as_deref());
-    let outcome = settings::Settings::load(&places, &arguments.set).map_err(anyhow::Error::from).and_then(|settings| {
-        match arguments.command {
-            Command::Up => up::run(&places, settings),
-            Command::Config { json } => offline::show_config(&settings, json),
-            Command::Restore { file } => offline::restore(&places, &settings, &file),
-            Command::EncryptStore => offline::encrypt(&places, &settings),
-            Command::MigrateStore => offline::migrate(&places, &settings),
-        }
-    });
+    let outcome =
+        settings::Settings::load(&places, &arguments.set).map_err(anyhow::Error::from).and_then(|settings| {
+            match arguments.command {
+                Command::Up => up::run(&places, settings),
+                Command::Config { json } => offline::show_config(&settings, json),
+                Command::Restore { file } => offline::restore(&places, &settings, &file),
+                Command::EncryptStore => offline::encrypt(&places, &settings),
+                Command::MigrateStore => offline::migrate(&places, &settings),
+            }
+        });
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

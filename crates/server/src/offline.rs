@@ -10,9 +10,9 @@ use model::{Clock, SystemClock};
 use runtime::Source;
 use vault::{KeyRing, Purpose};
 
+use crate::data;
 use crate::settings::{KEYS, Settings};
 use crate::up::tell;
-use crate::data;
 
 /// What is in force and where it comes from.
 pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()> {
@@ -39,7 +39,10 @@ pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyh
     let key_file = places.master_key();
     let given = std::env::var_os("PALISADE_MASTER_KEY").is_some() || settings.key_file.is_some();
     if !given && !key_file.exists() {
-        bail!("a backup needs the master key it was made under; put it at `{}` (mode 0600) first", key_file.display());
+        bail!(
+            "a backup needs the master key it was made under; put it at `{}` (mode 0600) first",
+            key_file.display()
+        );
     }
     let (master, _) = data::master_key(places, settings)?;
     let ring = Arc::new(KeyRing::new(master));
@@ -53,7 +56,9 @@ pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyh
 
 /// Encrypts a plain-text store in place.
 pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()> {
-    let Source::Embedded = settings.source else { bail!("only the embedded database is encrypted by Palisade") };
+    let Source::Embedded = settings.source else {
+        bail!("only the embedded database is encrypted by Palisade")
+    };
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
     let file = settings.data.join("store").join("palisade.db");

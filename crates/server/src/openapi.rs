@@ -35,12 +35,17 @@ pub(crate) fn finish(document: &mut OpenApi) {
 }
 
 fn add_problems(operation: &mut Operation) {
-    for status in ["400", "401", "403", "404", "405", "409", "410", "413", "415", "421", "422", "429", "500", "503"] {
+    for status in
+        ["400", "401", "403", "404", "405", "409", "410", "413", "415", "421", "422", "429", "500", "503"]
+    {
         if operation.responses.responses.contains_key(status) {
             continue;
         }
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description("a problem").content("application/problem+json", content).build();
+        let response = ResponseBuilder::new()
+            .description("a problem")
+            .content("application/problem+json", content)
+            .build();
         operation.responses.responses.insert(status.to_owned(), RefOr::T(response));
     }
 }

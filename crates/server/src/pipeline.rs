@@ -59,7 +59,9 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
     if let Err(problem) = host(app, &request) {
         return problem.into_response();
     }
-    if request.method() == Method::OPTIONS && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
+    if request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    {
         return preflight(app, request.headers());
     }
     request = match bounded(app, request) {
@@ -69,20 +71,24 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
     let declared = route(request.method().as_str(), path);
     let standing = match declared.map(|route| route.needs) {
         Some(Needs::Nobody) => app.limiter.admit(&format!("peer:{client}")),
-        Some(Needs::Action(_) | Needs::Ticket(_)) | None => match who(app, request.headers(), declared, &client).await {
-            Ok(who) => {
-                let standing = app.limiter.admit(&who.label());
-                request.extensions_mut().insert(who);
-                standing
+        Some(Needs::Action(_) | Needs::Ticket(_)) | None => {
+            match who(app, request.headers(), declared, &client).await {
+                Ok(who) => {
+                    let standing = app.limiter.admit(&who.label());
+                    request.extensions_mut().insert(who);
+                    standing
+                }
+                Err(problem) => {
+                    // Guessing credentials is limited like everything else.
+                    return match app.limiter.admit(&format!("peer:{client}")) {
+                        Standing { retry_after: Some(seconds), .. } => {
+                            Problem::rate_limited(seconds).into_response()
+                        }
+                        Standing { .. } => problem.into_response(),
+                    };
+                }
             }
-            Err(problem) => {
-                // Guessing credentials is limited like everything else.
-                return match app.limiter.admit(&format!("peer:{client}")) {
-                    Standing { retry_after: Some(seconds), .. } => Problem::rate_limited(seconds).into_response(),
-                    Standing { .. } => problem.into_response(),
-                };
-            }
-        },
+        }
     };
     let mut response = match standing.retry_after {
         Some(seconds) => Problem::rate_limited(seconds).into_response(),
@@ -98,7 +104,12 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
 }
 
 /// The credential in the header, and nowhere else; a socket may bring a ticket instead.
-async fn who(app: &App, headers: &HeaderMap, declared: Option<&Route>, client: &str) -> Result<Principal, Problem> {
+async fn who(
+    app: &App,
+    headers: &HeaderMap,
+    declared: Option<&Route>,
+    client: &str,
+) -> Result<Principal, Problem> {
     let auth = app.runtime.auth();
     let found = match (bearer(headers), declared.map(|route| route.needs)) {
         (Some(token), _) => auth.authenticate(token).await,
@@ -137,7 +148,8 @@ fn client(app: &App, peer: IpAddr, headers: &HeaderMap) -> String {
     let mut address = peer;
     if trusted(&peer) {
         let said = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-        let hops: Vec<IpAddr> = said.flat_map(|text| text.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
+        let hops: Vec<IpAddr> =
+            said.flat_map(|text| text.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
         // The nearest hop that is not one of our own proxies.
         address = hops.into_iter().rev().find(|hop| !trusted(hop)).unwrap_or(peer);
     }
@@ -152,7 +164,13 @@ fn client(app: &App, peer: IpAddr, headers: &HeaderMap) -> String {
 
 /// A page that was made to resolve to us by another name must not reach us.
 fn host(app: &App, request: &Request) -> Result<(), Problem> {
-    let misdirected = || Problem::new(StatusCode::MISDIRECTED_REQUEST, api::Code::BadRequest, "this is not the host you asked for; see `server.allowed_hosts`");
+    let misdirected = || {
+        Problem::new(
+            StatusCode::MISDIRECTED_REQUEST,
+            api::Code::BadRequest,
+            "this is not the host you asked for; see `server.allowed_hosts`",
+        )
+    };
     let named = request.uri().authority().map(|authority| authority.as_str().to_owned());
     let mut all = request.headers().get_all(header::HOST).iter();
     let header = all.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -166,7 +184,9 @@ fn host(app: &App, request: &Request) -> Result<(), Problem> {
 fn our_host(app: &App, asked: &str) -> bool {
     let (settings, port) = (&app.settings, app.settings.listen.port());
     let named = settings.public_url.split_once("://").map(|(_, rest)| rest);
-    let local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| asked == *name || *asked == format!("{name}:{port}"));
+    let local = ["127.0.0.1", "localhost", "[::1]"]
+        .iter()
+        .any(|name| asked == *name || *asked == format!("{name}:{port}"));
     let listening = asked == settings.listen.to_string();
     local || listening || named == Some(asked) || settings.allowed_hosts.iter().any(|name| name == asked)
 }
@@ -174,7 +194,9 @@ fn our_host(app: &App, asked: &str) -> bool {
 /// Whether a page of this origin may call us.
 pub(crate) fn our_origin(app: &App, origin: &HeaderValue) -> bool {
     let Ok(text) = origin.to_str() else { return false };
-    let own = text.split_once("://").is_some_and(|(scheme, rest)| ["http", "https"].contains(&scheme) && our_host(app, rest));
+    let own = text
+        .split_once("://")
+        .is_some_and(|(scheme, rest)| ["http", "https"].contains(&scheme) && our_host(app, rest));
     own || allowed_origin(app, origin)
 }
 
@@ -187,20 +209,28 @@ fn preflight(app: &App, headers: &HeaderMap) -> Response {
         Some(origin) if allowed_origin(app, origin) => {
             let mut response = StatusCode::NO_CONTENT.into_response();
             let headers = response.headers_mut();
-            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE"));
-            let allowed = HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id");
+            headers.insert(
+                header::ACCESS_CONTROL_ALLOW_METHODS,
+                HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE"),
+            );
+            let allowed =
+                HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id");
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
             response
         }
-        _ => Problem::new(StatusCode::FORBIDDEN, api::Code::Forbidden, "this origin may not call the API").into_response(),
+        _ => Problem::new(StatusCode::FORBIDDEN, api::Code::Forbidden, "this origin may not call the API")
+            .into_response(),
     }
 }
 
 /// Bodies are bounded while they arrive, whatever they say about their length.
 fn bounded(app: &App, request: Request) -> Result<Request, Problem> {
     let most = app.settings.body_bytes;
-    let length = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > u64::try_from(most).unwrap_or(u64::MAX)) {
         return Err(Problem::too_large(most));
     }
@@ -231,7 +261,11 @@ fn bound_browsers(headers: &mut HeaderMap, secure: bool) {
 }
 
 fn measure(method: &Method, path: &str, status: StatusCode, started: Instant) {
-    let labels = [("method", method_label(method)), ("route", path.to_owned()), ("status", status.as_u16().to_string())];
+    let labels = [
+        ("method", method_label(method)),
+        ("route", path.to_owned()),
+        ("status", status.as_u16().to_string()),
+    ];
     metrics::counter!("palisade_requests_total", &labels).increment(1);
     metrics::histogram!("palisade_request_seconds").record(started.elapsed().as_secs_f64());
     if status.is_server_error() {
@@ -244,6 +278,14 @@ fn measure(method: &Method, path: &str, status: StatusCode, started: Instant) {
 
 /// A caller can invent methods; labels must stay few.
 fn method_label(method: &Method) -> String {
-    let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE, Method::HEAD, Method::OPTIONS];
+    let known = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::HEAD,
+        Method::OPTIONS,
+    ];
     if known.contains(method) { method.to_string() } else { "other".to_owned() }
 }

@@ -28,7 +28,11 @@ impl Problem {
     }
 
     pub(crate) fn unauthenticated() -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, Code::AuthRequired, "sign in, or send a bearer token in the Authorization header")
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            Code::AuthRequired,
+            "sign in, or send a bearer token in the Authorization header",
+        )
     }
 
     pub(crate) fn not_found() -> Self {
@@ -52,7 +56,11 @@ impl Problem {
     }
 
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, "something went wrong here; the request id is in the log")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Internal,
+            "something went wrong here; the request id is in the log",
+        )
     }
 
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
@@ -60,7 +68,11 @@ impl Problem {
     }
 
     pub(crate) fn rate_limited(retry_after: u64) -> Self {
-        let problem = Self::new(StatusCode::TOO_MANY_REQUESTS, Code::RateLimited, format!("too many; wait {retry_after} s"));
+        let problem = Self::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            Code::RateLimited,
+            format!("too many; wait {retry_after} s"),
+        );
         Self { retry_after: Some(retry_after), ..problem }
     }
 
@@ -123,7 +135,9 @@ impl From<ActError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Taken(_) | StoreError::Last(_) | StoreError::InUse(_) | StoreError::Archived(_) => Self::conflict(error.to_string()),
+            StoreError::Taken(_) | StoreError::Last(_) | StoreError::InUse(_) | StoreError::Archived(_) => {
+                Self::conflict(error.to_string())
+            }
             StoreError::Missing("worktree" | "pass" | "added policy") => Self::not_found(),
             StoreError::Missing(_) => Self::unprocessable(error.to_string()),
             StoreError::Engine(error) => {
@@ -137,9 +151,17 @@ impl From<StoreError> for Problem {
 impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Self {
         match error {
-            AuthError::Invalid => Self::new(StatusCode::UNAUTHORIZED, Code::AuthFailed, "not signed in: check address, password or token"),
-            AuthError::TotpNeeded => Self::new(StatusCode::UNAUTHORIZED, Code::TotpRequired, error.to_string()),
-            AuthError::Throttled { retry_ms } => Self::rate_limited(u64::try_from(retry_ms / 1_000).unwrap_or(0) + 1),
+            AuthError::Invalid => Self::new(
+                StatusCode::UNAUTHORIZED,
+                Code::AuthFailed,
+                "not signed in: check address, password or token",
+            ),
+            AuthError::TotpNeeded => {
+                Self::new(StatusCode::UNAUTHORIZED, Code::TotpRequired, error.to_string())
+            }
+            AuthError::Throttled { retry_ms } => {
+                Self::rate_limited(u64::try_from(retry_ms / 1_000).unwrap_or(0) + 1)
+            }
             AuthError::BadPassword => Self::unprocessable(error.to_string()),
             AuthError::Busy => Self::unavailable(error.to_string()),
         }

@@ -44,10 +44,12 @@ pub(crate) enum TlsError {
 pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsAcceptor>, TlsError> {
     let Some((cert, key)) = &settings.tls else { return Ok(None) };
     let chain = certificates(cert)?;
-    let key_error = |error: rustls::pki_types::pem::Error| TlsError::File(key.display().to_string(), error.to_string());
+    let key_error =
+        |error: rustls::pki_types::pem::Error| TlsError::File(key.display().to_string(), error.to_string());
     let private = PrivateKeyDer::from_pem_file(key).map_err(key_error)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match &settings.tls_client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
@@ -76,12 +78,20 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 /// Serves until told to stop, then lets requests under way finish for a moment.
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
     let graceful = Arc::new(GracefulShutdown::new());
     let mut http = Builder::new(TokioExecutor::new());
     http.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME).max_buf_size(HEADER_BYTES);
     let most = u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX);
-    http.http2().timer(TokioTimer::new()).max_header_list_size(most).keep_alive_interval(Duration::from_secs(30));
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(most)
+        .keep_alive_interval(Duration::from_secs(30));
     let http = Arc::new(http);
     loop {
         let accepted = tokio::select! {
@@ -117,17 +127,25 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, route
     }
 }
 
-async fn handshake(tls: &TlsAcceptor, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
+async fn handshake(
+    tls: &TlsAcceptor,
+    stream: TcpStream,
+) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
     tokio::time::timeout(HANDSHAKE_TIME, tls.accept(stream)).await.ok()?.ok()
 }
 
 /// The router for one connection: every request on it carries where it came from.
-fn for_peer(router: Router, peer: Peer) -> impl hyper::service::Service<
+fn for_peer(
+    router: Router,
+    peer: Peer,
+) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = axum::response::Response,
     Error = std::convert::Infallible,
     Future: Send + 'static,
-> + Clone + Send + 'static {
+> + Clone
++ Send
++ 'static {
     hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
         router.clone().call(request)

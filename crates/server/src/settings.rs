@@ -230,14 +230,20 @@ fn leaves(path: &Path, text: &str) -> Result<Vec<(String, String, usize)>, Setti
     Ok(found)
 }
 
-fn plain(path: &Path, name: &str, value: &toml::de::DeValue<'_>, line: usize) -> Result<String, SettingsError> {
+fn plain(
+    path: &Path,
+    name: &str,
+    value: &toml::de::DeValue<'_>,
+    line: usize,
+) -> Result<String, SettingsError> {
     use toml::de::DeValue;
     match value {
         DeValue::String(text) => Ok(text.to_string()),
         DeValue::Integer(number) => Ok(number.as_str().replace('_', "")),
         DeValue::Boolean(flag) => Ok(flag.to_string()),
         DeValue::Array(items) => {
-            let texts: Result<Vec<String>, _> = items.iter().map(|item| plain(path, name, item.get_ref(), line)).collect();
+            let texts: Result<Vec<String>, _> =
+                items.iter().map(|item| plain(path, name, item.get_ref(), line)).collect();
             Ok(texts?.join(","))
         }
         DeValue::Float(_) | DeValue::Datetime(_) | DeValue::Table(_) => {
@@ -282,7 +288,11 @@ impl Reader<'_> {
         (!text.is_empty()).then(|| self.places.config_dir().join(text))
     }
 
-    fn list<T>(&self, name: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, SettingsError> {
+    fn list<T>(
+        &self,
+        name: &'static str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Vec<T>, SettingsError> {
         let parts = self.text(name).split(',').map(str::trim).filter(|part| !part.is_empty());
         parts.map(|part| parse(part).ok_or_else(|| self.bad(name, format!("`{part}` does not do")))).collect()
     }
@@ -295,13 +305,23 @@ impl Reader<'_> {
         };
         let source = match self.text("store.url") {
             "" => Source::Embedded,
-            url if url.starts_with("postgres://") || url.starts_with("postgresql://") => Source::Postgres(url.to_owned()),
-            _ => return Err(self.bad("store.url", "expected `postgres://…`, or nothing for the embedded database")),
+            url if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+                Source::Postgres(url.to_owned())
+            }
+            _ => {
+                return Err(
+                    self.bad("store.url", "expected `postgres://…`, or nothing for the embedded database")
+                );
+            }
         };
         let tls = match (self.file("server.tls_cert"), self.file("server.tls_key")) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
-            _ => return Err(SettingsError::Together("`server.tls_cert` and `server.tls_key` go together; set both".into())),
+            _ => {
+                return Err(SettingsError::Together(
+                    "`server.tls_cert` and `server.tls_key` go together; set both".into(),
+                ));
+            }
         };
         let log_level = self.text("log.level").to_owned();
         if !["error", "warn", "info", "debug", "trace"].contains(&log_level.as_str()) {
@@ -312,10 +332,14 @@ impl Reader<'_> {
             "json" => true,
             _ => return Err(self.bad("log.format", "expected `text` or `json`")),
         };
-        let listen: SocketAddr =
-            self.text("server.listen").parse().map_err(|_| self.bad("server.listen", "expected `address:port`"))?;
+        let listen: SocketAddr = self
+            .text("server.listen")
+            .parse()
+            .map_err(|_| self.bad("server.listen", "expected `address:port`"))?;
         let origin = |part: &str| {
-            let fits = (part.starts_with("https://") || part.starts_with("http://")) && !part.contains('*') && !part.ends_with('/');
+            let fits = (part.starts_with("https://") || part.starts_with("http://"))
+                && !part.contains('*')
+                && !part.ends_with('/');
             fits.then(|| part.to_owned())
         };
         let settings = Settings {
@@ -359,7 +383,9 @@ impl Reader<'_> {
             return Err(SettingsError::Together(text));
         }
         if settings.tls.is_none() && settings.tls_client_ca.is_some() {
-            return Err(SettingsError::Together("`server.tls_client_ca` needs `server.tls_cert` and `server.tls_key`".into()));
+            return Err(SettingsError::Together(
+                "`server.tls_client_ca` needs `server.tls_cert` and `server.tls_key`".into(),
+            ));
         }
         let mut degraded = Vec::new();
         if public && settings.tls.is_none() {
@@ -376,7 +402,10 @@ impl Reader<'_> {
                 degraded.push("log.level below info".to_owned());
             }
             if !degraded.is_empty() {
-                return Err(SettingsError::Together(format!("`production = true` refuses: {}", degraded.join("; "))));
+                return Err(SettingsError::Together(format!(
+                    "`production = true` refuses: {}",
+                    degraded.join("; ")
+                )));
             }
         }
         settings.degraded = degraded;
@@ -411,10 +440,16 @@ mod tests {
     #[test]
     fn aut_15_what_is_wrong_is_refused_with_its_line() {
         for (file, expected) in [
-            ("mode = \"solo\"\n\n[server]\nlisten = \"127.0.0.1:1\"\nlisen = 3\n", "config.toml:5: unknown key `server.lisen`"),
+            (
+                "mode = \"solo\"\n\n[server]\nlisten = \"127.0.0.1:1\"\nlisen = 3\n",
+                "config.toml:5: unknown key `server.lisen`",
+            ),
             ("\nmode = \"many\"\n", "config.toml:2: `mode`: expected `solo` or `team`"),
             ("[limits]\nsockets = -1\n", "config.toml:2: `limits.sockets`: expected a number"),
-            ("[access]\n\nworktree_rbac = \"maybe\"\n", "config.toml:3: `access.worktree_rbac`: expected true or false"),
+            (
+                "[access]\n\nworktree_rbac = \"maybe\"\n",
+                "config.toml:3: `access.worktree_rbac`: expected true or false",
+            ),
             ("mode = \"solo\"\nmode = \"team\"\n", "config.toml:2: not TOML"),
             ("mode = \n", "config.toml:1: not TOML"),
             ("[server.deep]\nx = 1\n", "unknown key `server.deep`"),
@@ -432,7 +467,8 @@ mod tests {
         assert!(error.contains("there is no TLS"), "{error}");
         let allowed = load("[server]\nlisten = \"0.0.0.0:7717\"\nallow_plaintext = true\n").unwrap();
         assert_eq!(allowed.degraded.len(), 1, "and it is shown");
-        let error = load("production = true\n[server]\nlisten = \"0.0.0.0:7717\"\nallow_plaintext = true\n").unwrap_err();
+        let error = load("production = true\n[server]\nlisten = \"0.0.0.0:7717\"\nallow_plaintext = true\n")
+            .unwrap_err();
         assert!(error.contains("production"), "{error}");
         assert!(load("[server]\nlisten = \"0.0.0.0:7717\"\ntls_cert = \"c\"\ntls_key = \"k\"\n").is_ok());
         assert!(load("[server]\ntls_cert = \"c\"\n").is_err());

@@ -39,7 +39,10 @@ pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
     }
     let ring = Arc::new(KeyRing::new(master));
     let tls = serve::tls(&settings)?;
-    let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no threads could be started")?;
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("no threads could be started")?;
     threads.block_on(async {
         let boot = boot(&settings, ring);
         let runtime = Runtime::boot(boot).await?;

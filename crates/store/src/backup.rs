@@ -24,7 +24,7 @@ pub enum DumpError {
     #[error("the backup could not be written")]
     Io(#[from] std::io::Error),
     /// A table cannot be read in order.
-    #[error("the table `{0}` has no primary key")]
+    #[error("the table `{0}` has no primary key, or a row without one")]
     NoKey(String),
     /// A value is longer than a gibibyte.
     #[error("a row of `{0}` is too long for a backup")]
@@ -149,6 +149,10 @@ async fn dump_rows(
     loop {
         let page = tx.rows_aside(sql, args).await?;
         for row in &page {
+            // SQLite lets a key be NULL; rows after one would be passed over in silence.
+            if pages.key_of(row).contains(&Value::Null) {
+                return Err(DumpError::NoKey(table.name.clone()));
+            }
             put(&Record::Row(row.values().to_vec()), &table.name, bytes)?;
         }
         out.write_all(bytes)?;

@@ -1,8 +1,8 @@
 //! What `access` keeps: logins, refresh tokens, attempts, the set-up secret. Implements [`access::Backing`].
 
 use access::{
-    Account, AddedPolicy, Admission, Attempt, Backing, KeyFacts, NewOwner, NewRefresh, PassFacts, PasswordHash, RefreshRow, Scope,
-    Unavailable, UserFacts, Warrant, Window, WorktreeFacts,
+    Account, AddedPolicy, Admission, Attempt, Backing, KeyFacts, NewOwner, NewRefresh, PassFacts,
+    PasswordHash, RefreshRow, Scope, Unavailable, UserFacts, Warrant, Window, WorktreeFacts,
 };
 use model::{Email, KeyId, Millis, PassId, RepoId, Role, UserId, WorktreeId};
 
@@ -61,8 +61,13 @@ impl Backing for Store {
     }
 
     async fn added_policies(&self) -> Answer<Vec<AddedPolicy>> {
-        let rows = self.engine.rows("SELECT id, text FROM added_policies ORDER BY id", &[]).await.map_err(unavailable)?;
-        let policy = |row: &Row| Ok(AddedPolicy { id: row.text(0)?.to_owned(), text: row.text(1)?.to_owned() });
+        let rows = self
+            .engine
+            .rows("SELECT id, text FROM added_policies ORDER BY id", &[])
+            .await
+            .map_err(unavailable)?;
+        let policy =
+            |row: &Row| Ok(AddedPolicy { id: row.text(0)?.to_owned(), text: row.text(1)?.to_owned() });
         rows.iter().map(policy).collect::<Result<_, RowError>>().map_err(unavailable)
     }
 
@@ -95,7 +100,10 @@ impl Backing for Store {
             password: owner.password.stored(),
         };
         insert_user(&mut tx, new, owner.now).await.map_err(unavailable)?;
-        let event = self.event(&mut tx, model::EventKind::UserCreated, None, Some(owner.user)).await.map_err(unavailable)?;
+        let event = self
+            .event(&mut tx, model::EventKind::UserCreated, None, Some(owner.user))
+            .await
+            .map_err(unavailable)?;
         self.commit(tx, event).await.map_err(unavailable)?;
         Ok(true)
     }
@@ -107,10 +115,14 @@ impl Backing for Store {
         let mut wait: Option<Millis> = None;
         for subject in &attempt.subjects {
             for (window, sql) in [
-                (attempt.failures, "SELECT COUNT(*), MIN(at) FROM attempts WHERE subject = $1 AND at > $2 AND failed = 1"),
+                (
+                    attempt.failures,
+                    "SELECT COUNT(*), MIN(at) FROM attempts WHERE subject = $1 AND at > $2 AND failed = 1",
+                ),
                 (attempt.attempts, "SELECT COUNT(*), MIN(at) FROM attempts WHERE subject = $1 AND at > $2"),
             ] {
-                let until = blocked_until(&mut tx, sql, subject, window, attempt.at).await.map_err(unavailable)?;
+                let until =
+                    blocked_until(&mut tx, sql, subject, window, attempt.at).await.map_err(unavailable)?;
                 wait = wait.max(until);
             }
         }
@@ -137,7 +149,9 @@ impl Backing for Store {
     async fn open_family(&self, _: &Warrant, first: NewRefresh) -> Answer<()> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
         let forget = first.issued.saturating_sub(FORGET_TOKENS);
-        tx.exec("DELETE FROM refresh_tokens WHERE expires < $1", &[forget.into()]).await.map_err(unavailable)?;
+        tx.exec("DELETE FROM refresh_tokens WHERE expires < $1", &[forget.into()])
+            .await
+            .map_err(unavailable)?;
         let sql = "INSERT INTO families (id, user_id, opened_at) VALUES ($1, $2, $3)";
         let args = [first.family.as_str().into(), first.user.to_string().into(), first.issued.into()];
         tx.exec(sql, &args).await.map_err(unavailable)?;
@@ -195,7 +209,9 @@ impl Backing for Store {
 
     async fn touch_key(&self, _: &Warrant, key: KeyId, at: Millis) -> Answer<()> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
-        tx.exec("UPDATE api_keys SET used_at = $2 WHERE id = $1", &[key.to_string().into(), at.into()]).await.map_err(unavailable)?;
+        tx.exec("UPDATE api_keys SET used_at = $2 WHERE id = $1", &[key.to_string().into(), at.into()])
+            .await
+            .map_err(unavailable)?;
         tx.commit().await.map_err(unavailable)
     }
 }
@@ -214,7 +230,13 @@ async fn insert_refresh(tx: &mut Tx, new: &NewRefresh) -> Result<(), EngineError
 }
 
 /// When a subject may try again, if its window is full.
-async fn blocked_until(tx: &mut Tx, sql: &'static str, subject: &str, window: Window, now: Millis) -> Result<Option<Millis>, EngineError> {
+async fn blocked_until(
+    tx: &mut Tx,
+    sql: &'static str,
+    subject: &str,
+    window: Window,
+    now: Millis,
+) -> Result<Option<Millis>, EngineError> {
     let row = tx.row(sql, &[subject.into(), now.saturating_sub(window.span).into()]).await?;
     let Some(row) = row else { return Ok(None) };
     let oldest = row.opt_int(1)?.unwrap_or(now);
@@ -265,7 +287,13 @@ fn key_facts(row: &Row) -> Result<KeyFacts, EngineError> {
 fn pass_facts(row: &Row) -> Result<PassFacts, EngineError> {
     let parent = row.opt_text(2)?.map(str::parse).transpose().map_err(|_| odd(2))?;
     let grant = serde_json::from_str(row.text(3)?).map_err(|_| odd(3))?;
-    Ok(PassFacts { id: parsed(row, 0)?, user: parsed(row, 1)?, parent, grant, revoked: row.opt_int(4)?.is_some() })
+    Ok(PassFacts {
+        id: parsed(row, 0)?,
+        user: parsed(row, 1)?,
+        parent,
+        grant,
+        revoked: row.opt_int(4)?.is_some(),
+    })
 }
 
 fn refresh_row(row: &Row) -> Result<RefreshRow, EngineError> {

@@ -51,10 +51,16 @@ pub struct PassRow {
 
 impl Store {
     /// Keys of a user after a cursor.
-    pub async fn list_keys(&self, permit: Permit<ListKeys>, after: Option<KeyId>, limit: i64) -> Result<Vec<ApiKey>, StoreError> {
+    pub async fn list_keys(
+        &self,
+        permit: Permit<ListKeys>,
+        after: Option<KeyId>,
+        limit: i64,
+    ) -> Result<Vec<ApiKey>, StoreError> {
         let sql = "SELECT id, user_id, label, scope, created_at, expires, revoked_at, used_at FROM api_keys \
                    WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM api_keys WHERE id = $2), 0) ORDER BY seq LIMIT $3";
-        let args = [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
+        let args =
+            [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(api_key).collect::<Result<_, _>>()?)
     }
@@ -100,10 +106,16 @@ impl Store {
     }
 
     /// Passes of a user after a cursor.
-    pub async fn list_passes(&self, permit: Permit<ListPasses>, after: Option<PassId>, limit: i64) -> Result<Vec<PassRow>, StoreError> {
+    pub async fn list_passes(
+        &self,
+        permit: Permit<ListPasses>,
+        after: Option<PassId>,
+        limit: i64,
+    ) -> Result<Vec<PassRow>, StoreError> {
         let sql = "SELECT id, user_id, parent, label, authority, created_at, expires, revoked_at FROM passes \
                    WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM passes WHERE id = $2), 0) ORDER BY seq LIMIT $3";
-        let args = [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
+        let args =
+            [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(pass).collect::<Result<_, _>>()?)
     }
@@ -154,7 +166,8 @@ impl Store {
         let sql = "UPDATE passes SET revoked_at = $2 WHERE revoked_at IS NULL AND id IN ( \
                    WITH RECURSIVE line(id) AS (SELECT id FROM passes WHERE id = $1 \
                    UNION SELECT p.id FROM passes p JOIN line ON p.parent = line.id) SELECT id FROM line)";
-        let revoked = tx.exec(sql, &[permit.into_act().pass.to_string().into(), self.clock.now().into()]).await?;
+        let revoked =
+            tx.exec(sql, &[permit.into_act().pass.to_string().into(), self.clock.now().into()]).await?;
         tx.commit().await?;
         Ok(revoked)
     }

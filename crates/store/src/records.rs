@@ -62,7 +62,12 @@ pub enum Remembered {
 
 impl Store {
     /// Events after a cursor, uncut: the caller shows each only to those who may read it.
-    pub async fn events_after(&self, _permit: &Permit<FollowEvents>, after: EventSeq, limit: i64) -> Result<Vec<Event>, StoreError> {
+    pub async fn events_after(
+        &self,
+        _permit: &Permit<FollowEvents>,
+        after: EventSeq,
+        limit: i64,
+    ) -> Result<Vec<Event>, StoreError> {
         let sql = "SELECT seq, at, kind, worktree, user_id FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
         let rows = self.engine.rows(sql, &[after.into(), limit.into()]).await?;
         Ok(rows.iter().map(event).collect::<Result<_, _>>()?)
@@ -70,7 +75,8 @@ impl Store {
 
     /// The first and the last event there are.
     pub async fn event_range(&self) -> Result<(EventSeq, EventSeq), StoreError> {
-        let row = self.engine.row("SELECT COALESCE(MIN(seq), 0), COALESCE(MAX(seq), 0) FROM events", &[]).await?;
+        let row =
+            self.engine.row("SELECT COALESCE(MIN(seq), 0), COALESCE(MAX(seq), 0) FROM events", &[]).await?;
         row.map_or(Ok((0, 0)), |row| Ok((row.int(0)?, row.int(1)?)))
     }
 
@@ -115,7 +121,11 @@ impl Store {
     }
 
     /// Ledger lines, newest first. Who may see which is decided by the caller, who fills in `user`.
-    pub async fn search_ledger(&self, filter: &LedgerFilter, limit: i64) -> Result<Vec<IndexedEntry>, StoreError> {
+    pub async fn search_ledger(
+        &self,
+        filter: &LedgerFilter,
+        limit: i64,
+    ) -> Result<Vec<IndexedEntry>, StoreError> {
         let sql = "SELECT seq, at, who, user_id, action, resource, decision, line FROM ledger_index \
                    WHERE ($1 = '' OR user_id = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR resource = $3) \
                    AND ($4 = '' OR decision = $4) AND at >= $5 AND at < $6 AND seq < $7 ORDER BY seq DESC LIMIT $8";
@@ -154,7 +164,13 @@ impl Store {
     }
 
     /// Claims an idempotency key for a request, or tells what it gave before.
-    pub async fn claim_key(&self, who: &str, key: &str, request: &str, forget: Millis) -> Result<Remembered, StoreError> {
+    pub async fn claim_key(
+        &self,
+        who: &str,
+        key: &str,
+        request: &str,
+        forget: Millis,
+    ) -> Result<Remembered, StoreError> {
         let mut tx = self.engine.write().await?;
         tx.exec("DELETE FROM idempotency WHERE at < $1", &[forget.into()]).await?;
         let sql = "INSERT INTO idempotency (who, key, request, at, status) VALUES ($1, $2, $3, $4, 0) ON CONFLICT DO NOTHING";
@@ -174,7 +190,13 @@ impl Store {
     }
 
     /// Keeps the first answer under its key.
-    pub async fn keep_answer(&self, who: &str, key: &str, status: u16, answer: Vec<u8>) -> Result<(), StoreError> {
+    pub async fn keep_answer(
+        &self,
+        who: &str,
+        key: &str,
+        status: u16,
+        answer: Vec<u8>,
+    ) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
         let sql = "UPDATE idempotency SET status = $3, answer = $4 WHERE who = $1 AND key = $2";
         tx.exec(sql, &[who.into(), key.into(), i64::from(status).into(), answer.into()]).await?;
@@ -184,7 +206,11 @@ impl Store {
     /// Gives a key back, when its request was refused before it could do anything.
     pub async fn free_key(&self, who: &str, key: &str) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
-        tx.exec("DELETE FROM idempotency WHERE who = $1 AND key = $2 AND status = 0", &[who.into(), key.into()]).await?;
+        tx.exec(
+            "DELETE FROM idempotency WHERE who = $1 AND key = $2 AND status = 0",
+            &[who.into(), key.into()],
+        )
+        .await?;
         Ok(tx.commit().await?)
     }
 }

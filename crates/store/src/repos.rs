@@ -31,7 +31,12 @@ impl Store {
     }
 
     /// Repositories after a cursor.
-    pub async fn list_repos(&self, permit: Permit<ListRepos>, after: Option<RepoId>, limit: i64) -> Result<Vec<Repo>, StoreError> {
+    pub async fn list_repos(
+        &self,
+        permit: Permit<ListRepos>,
+        after: Option<RepoId>,
+        limit: i64,
+    ) -> Result<Vec<Repo>, StoreError> {
         drop(permit);
         let sql = "SELECT id, name, origin, created_by, created_at FROM repos \
                    WHERE seq > COALESCE((SELECT seq FROM repos WHERE id = $1), 0) ORDER BY seq LIMIT $2";
@@ -63,7 +68,8 @@ impl Store {
     /// Removes a repository that no worktree uses, nor ever used.
     pub async fn delete_repo(&self, permit: Permit<DeleteRepo>) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
-        let deleted = tx.exec("DELETE FROM repos WHERE id = $1", &[permit.into_act().repo.to_string().into()]).await;
+        let deleted =
+            tx.exec("DELETE FROM repos WHERE id = $1", &[permit.into_act().repo.to_string().into()]).await;
         match deleted {
             Ok(0) => Err(StoreError::Missing("repository")),
             Err(EngineError::Reference) => Err(StoreError::InUse("repository")),

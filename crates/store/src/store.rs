@@ -99,7 +99,8 @@ impl Store {
             worktree.map(|id| id.to_string()).into(),
             user.map(|id| id.to_string()).into(),
         ];
-        tx.exec("INSERT INTO events (seq, at, kind, worktree, user_id) VALUES ($1, $2, $3, $4, $5)", &args).await?;
+        tx.exec("INSERT INTO events (seq, at, kind, worktree, user_id) VALUES ($1, $2, $3, $4, $5)", &args)
+            .await?;
         Ok(seq)
     }
 

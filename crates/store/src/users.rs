@@ -1,8 +1,8 @@
 //! Users: rows, lists, and what changes them.
 
 use access::{
-    ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns, EndSignIn, ListUsers, Permit, ReadUser,
-    ResetPassword, UpdateUser,
+    ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns, EndSignIn, ListUsers,
+    Permit, ReadUser, ResetPassword, UpdateUser,
 };
 use model::{DisplayName, Email, EventKind, Millis, Role, UserId};
 
@@ -42,7 +42,13 @@ impl Store {
     }
 
     /// Users after a cursor, in the order they came.
-    pub async fn list_users(&self, permit: Permit<ListUsers>, after: Option<UserId>, prefix: &str, limit: i64) -> Result<Vec<User>, StoreError> {
+    pub async fn list_users(
+        &self,
+        permit: Permit<ListUsers>,
+        after: Option<UserId>,
+        prefix: &str,
+        limit: i64,
+    ) -> Result<Vec<User>, StoreError> {
         drop(permit);
         let sql = user_columns!(
             "WHERE deleted_at IS NULL AND seq > COALESCE((SELECT seq FROM users WHERE id = $1), 0) \
@@ -57,7 +63,13 @@ impl Store {
     pub async fn create_user(&self, permit: Permit<CreateUser>) -> Result<User, StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
-        let new = NewUser { id: act.user, email: &act.email, name: &act.name, role: act.role, password: act.hash.stored() };
+        let new = NewUser {
+            id: act.user,
+            email: &act.email,
+            name: &act.name,
+            role: act.role,
+            password: act.hash.stored(),
+        };
         insert_user(&mut tx, new, self.clock.now()).await?;
         let event = self.event(&mut tx, EventKind::UserCreated, None, Some(act.user)).await?;
         self.commit(tx, event).await?;
@@ -70,7 +82,8 @@ impl Store {
         let id = act.user.to_string();
         let mut tx = self.engine.write().await?;
         if let Some(name) = &act.name {
-            tx.exec("UPDATE users SET name = $2 WHERE id = $1", &[id.as_str().into(), name.as_str().into()]).await?;
+            tx.exec("UPDATE users SET name = $2 WHERE id = $1", &[id.as_str().into(), name.as_str().into()])
+                .await?;
         }
         if let Some(role) = act.role {
             if role != Role::Owner {
@@ -160,7 +173,8 @@ impl Store {
 
     async fn put_password(&self, user: UserId, stored: &str) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE users SET password = $2, version = version + 1 WHERE id = $1 AND deleted_at IS NULL";
+        let sql =
+            "UPDATE users SET password = $2, version = version + 1 WHERE id = $1 AND deleted_at IS NULL";
         if tx.exec(sql, &[user.to_string().into(), stored.into()]).await? == 0 {
             return Err(StoreError::Missing("user"));
         }
@@ -207,9 +221,10 @@ pub(crate) async fn insert_user(tx: &mut Tx, new: NewUser<'_>, now: Millis) -> R
 /// Refuses to take the last enabled owner away. The counter's row lock makes this hold under concurrency.
 async fn keep_an_owner(tx: &mut Tx, without: UserId) -> Result<(), StoreError> {
     tx.next("owner-changes").await?;
-    let sql = "SELECT COUNT(*) FROM users WHERE role = 'owner' AND enabled = 1 AND deleted_at IS NULL AND id <> $1";
+    let sql =
+        "SELECT COUNT(*) FROM users WHERE role = 'owner' AND enabled = 1 AND deleted_at IS NULL AND id <> $1";
     let id: Value = without.to_string().into();
-    let others = tx.row(sql, &[id.clone()]).await?.map_or(Ok(0), |row| row.int(0))?;
+    let others = tx.row(sql, std::slice::from_ref(&id)).await?.map_or(Ok(0), |row| row.int(0))?;
     let sql = "SELECT COUNT(*) FROM users WHERE id = $1 AND role = 'owner' AND enabled = 1";
     let is_owner = tx.row(sql, &[id]).await?.map_or(Ok(0), |row| row.int(0))? > 0;
     if is_owner && others == 0 { Err(StoreError::Last("owner")) } else { Ok(()) }

@@ -1,8 +1,8 @@
 //! Worktrees: rows, lists cut to what a caller may know of, and what changes them.
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal, ReadWorktree, RemoveOwner, SetTier,
-    UpdateWorktree, WorktreeFacts,
+    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal,
+    ReadWorktree, RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
 };
 use model::{EventKind, Millis, RepoId, Role, Tier, UserId, WorktreeId, WorktreeName};
 
@@ -139,7 +139,8 @@ impl Store {
     /// Changes what it says of itself.
     pub async fn update_worktree(&self, permit: Permit<UpdateWorktree>) -> Result<Worktree, StoreError> {
         let act = permit.into_act();
-        let sql = "UPDATE worktrees SET about = $2 WHERE id = $1 AND deleted_at IS NULL AND archived_at IS NULL";
+        let sql =
+            "UPDATE worktrees SET about = $2 WHERE id = $1 AND deleted_at IS NULL AND archived_at IS NULL";
         self.change(act.worktree, sql, act.about.into(), EventKind::WorktreeChanged).await
     }
 
@@ -154,7 +155,9 @@ impl Store {
     pub async fn add_owner(&self, permit: Permit<AddOwner>) -> Result<Worktree, StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
-        let known = tx.row("SELECT 1 FROM users WHERE id = $1 AND deleted_at IS NULL", &[act.owner.to_string().into()]).await?;
+        let known = tx
+            .row("SELECT 1 FROM users WHERE id = $1 AND deleted_at IS NULL", &[act.owner.to_string().into()])
+            .await?;
         if known.is_none() {
             return Err(StoreError::Missing("user"));
         }
@@ -201,7 +204,13 @@ impl Store {
         self.finish(tx, EventKind::WorktreeDeleted, worktree).await
     }
 
-    async fn change(&self, id: WorktreeId, sql: &'static str, to: Value, kind: EventKind) -> Result<Worktree, StoreError> {
+    async fn change(
+        &self,
+        id: WorktreeId,
+        sql: &'static str,
+        to: Value,
+        kind: EventKind,
+    ) -> Result<Worktree, StoreError> {
         let mut tx = self.engine.write().await?;
         if tx.exec(sql, &[id.to_string().into(), to]).await? == 0 {
             return Err(StoreError::Missing("worktree"));

@@ -164,7 +164,8 @@ impl<B: Backing> Authenticator<B> {
                 return Err(AuthError::Invalid);
             }
         }
-        let user = self.gate.user(pass.user()).await?.filter(|user| user.enabled).ok_or(AuthError::Invalid)?;
+        let user =
+            self.gate.user(pass.user()).await?.filter(|user| user.enabled).ok_or(AuthError::Invalid)?;
         Ok(principal(&user, Scope::Manage, pass.grant().clone(), Via::Pass(chain), pass.expires()))
     }
 
@@ -199,5 +200,13 @@ fn key_id(text: &str) -> Option<KeyId> {
 }
 
 fn principal(user: &UserFacts, scope: Scope, grant: Grant, via: Via, expires: Millis) -> Principal {
-    Principal { user: user.id, role: user.role, scope, grant: Arc::new(grant), via, version: user.version, expires }
+    Principal {
+        user: user.id,
+        role: user.role,
+        scope,
+        grant: Arc::new(grant),
+        via,
+        version: user.version,
+        expires,
+    }
 }

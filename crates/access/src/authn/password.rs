@@ -86,7 +86,10 @@ impl Passwords {
         checked.await.unwrap_or(false)
     }
 
-    async fn off_thread<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, BadPassword> {
+    async fn off_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, BadPassword> {
         let _turn = self.turns.acquire().await.map_err(|_| BadPassword::Machine)?;
         tokio::task::spawn_blocking(work).await.map_err(|_| BadPassword::Machine)
     }
@@ -169,7 +172,15 @@ mod tests {
         let passwords = Passwords::new(1).unwrap();
         let weak = bcrypt::hash("x", 10).unwrap();
         let good = bcrypt::hash("x", 12).unwrap();
-        for bad in [weak.as_str(), "", "$2b$12$short", "$1$abc", &good.replace("$2b$", "$2x$"), &format!("{good}a"), &good.replace('$', "€")] {
+        for bad in [
+            weak.as_str(),
+            "",
+            "$2b$12$short",
+            "$1$abc",
+            &good.replace("$2b$", "$2x$"),
+            &format!("{good}a"),
+            &good.replace('$', "€"),
+        ] {
             assert!(passwords.import_bcrypt(bad.to_owned()).await.is_err(), "{bad}");
         }
     }

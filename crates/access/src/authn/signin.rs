@@ -100,7 +100,13 @@ impl<B: Backing> Authenticator<B> {
     }
 
     /// Signs in with address and password.
-    pub async fn login(&self, email: &str, password: Secret<String>, totp: Option<&str>, peer: &str) -> Result<Tokens, AuthError> {
+    pub async fn login(
+        &self,
+        email: &str,
+        password: Secret<String>,
+        totp: Option<&str>,
+        peer: &str,
+    ) -> Result<Tokens, AuthError> {
         // What cannot be an address counts and costs like any other unknown account.
         let parsed = email.parse::<Email>().ok();
         let named = parsed.as_ref().map_or(email, Email::as_str);
@@ -111,7 +117,8 @@ impl<B: Backing> Authenticator<B> {
             None => None,
         };
         let stored = account.as_ref().map(|account| account.password.clone());
-        let rewrite = stored.as_deref().is_some_and(is_wrapped).then(|| Secret::new(password.expose().clone()));
+        let rewrite =
+            stored.as_deref().is_some_and(is_wrapped).then(|| Secret::new(password.expose().clone()));
         let fits = self.passwords.verify(password, stored).await;
         let account = account.filter(|account| fits && account.facts.enabled);
         let Some(account) = account else {
@@ -139,7 +146,13 @@ impl<B: Backing> Authenticator<B> {
         if row.family_live && row.used.is_some_and(|used| now - used > self.lifetimes.refresh_grace) {
             self.backing.end_family(&Warrant::new(), &row.family).await?;
             self.gate.epoch().bump();
-            self.note(&row.user.to_string(), "signin.reuse", "a used refresh token came back; the login was ended", Decision::Refused).await?;
+            self.note(
+                &row.user.to_string(),
+                "signin.reuse",
+                "a used refresh token came back; the login was ended",
+                Decision::Refused,
+            )
+            .await?;
             return Err(AuthError::Invalid);
         }
         let user = self.active(row.user, row.version).await;
@@ -157,7 +170,13 @@ impl<B: Backing> Authenticator<B> {
     }
 
     /// Whether the caller, right now, knows their password (and one-time password, where there is one).
-    pub async fn reauthenticate(&self, who: &Principal, password: Secret<String>, totp: Option<&str>, peer: &str) -> Result<(), AuthError> {
+    pub async fn reauthenticate(
+        &self,
+        who: &Principal,
+        password: Secret<String>,
+        totp: Option<&str>,
+        peer: &str,
+    ) -> Result<(), AuthError> {
         let Via::Login(_) = who.via() else { return Err(AuthError::Invalid) };
         let account = self.backing.account_of(who.user()).await?.ok_or(AuthError::Invalid)?;
         let attempt = self.admit(&[format!("user:{}", who.user()), format!("peer:{peer}")], peer).await?;
@@ -189,7 +208,13 @@ impl<B: Backing> Authenticator<B> {
     async fn admit(&self, subjects: &[String], peer: &str) -> Result<String, AuthError> {
         let id = random_text().map_err(|_| AuthError::Busy)?;
         let at = self.clock.now();
-        let attempt = Attempt { id: id.clone(), subjects: subjects.to_vec(), at, failures: FAILURES, attempts: ATTEMPTS };
+        let attempt = Attempt {
+            id: id.clone(),
+            subjects: subjects.to_vec(),
+            at,
+            failures: FAILURES,
+            attempts: ATTEMPTS,
+        };
         match self.backing.admit_attempt(&Warrant::new(), &attempt).await? {
             Admission::Admitted => Ok(id),
             Admission::NotBefore(time) => {
@@ -218,9 +243,17 @@ impl<B: Backing> Authenticator<B> {
         NewRefresh { digest: digest.to_owned(), family: family.to_owned(), user, issued, expires, version }
     }
 
-    fn tokens_for(&self, user: UserId, version: i64, family: &str, refresh: Secret<String>, refresh_expires: Millis) -> Result<Tokens, AuthError> {
+    fn tokens_for(
+        &self,
+        user: UserId,
+        version: i64,
+        family: &str,
+        refresh: Secret<String>,
+        refresh_expires: Millis,
+    ) -> Result<Tokens, AuthError> {
         let now = self.clock.now();
-        let access = self.tokens.issue(user, family, version, now, self.lifetimes.access).ok_or(AuthError::Busy)?;
+        let access =
+            self.tokens.issue(user, family, version, now, self.lifetimes.access).ok_or(AuthError::Busy)?;
         let access_expires = now.saturating_add(self.lifetimes.access);
         Ok(Tokens { user, access: Secret::new(access), access_expires, refresh, refresh_expires })
     }
@@ -238,7 +271,13 @@ impl<B: Backing> Authenticator<B> {
         }
     }
 
-    async fn note(&self, who: &str, action: &'static str, cause: &str, decision: Decision) -> Result<(), AuthError> {
+    async fn note(
+        &self,
+        who: &str,
+        action: &'static str,
+        cause: &str,
+        decision: Decision,
+    ) -> Result<(), AuthError> {
         let draft = Draft::new(who, action, decision).because(cause);
         append_narrowing(self.gate.ledger(), draft).await.map(drop).map_err(|_| AuthError::Busy)
     }

@@ -57,7 +57,14 @@ impl TokenKeys {
         }
     }
 
-    pub(crate) fn issue(&self, sub: UserId, fam: &str, ver: i64, now: Millis, life: Millis) -> Option<String> {
+    pub(crate) fn issue(
+        &self,
+        sub: UserId,
+        fam: &str,
+        ver: i64,
+        now: Millis,
+        life: Millis,
+    ) -> Option<String> {
         let claims = Claims {
             iss: self.issuer.clone(),
             aud: AUDIENCE.into(),
@@ -106,7 +113,9 @@ mod tests {
             exp: 10_000,
             iat: 0,
         };
-        let signed = |claims: &Claims, keys: &TokenKeys| encode(&Header::new(Algorithm::HS256), claims, &keys.sign).unwrap();
+        let signed = |claims: &Claims, keys: &TokenKeys| {
+            encode(&Header::new(Algorithm::HS256), claims, &keys.sign).unwrap()
+        };
         assert!(keys().check(&signed(&good, &keys()), 5_000).is_some());
         let altered = [
             Claims { iss: "there".into(), ..good.clone() },

@@ -27,7 +27,8 @@ impl TotpSeed {
     #[must_use]
     pub fn link(&self, email: &Email) -> Secret<String> {
         let seed = Seed::from(self.0.expose().clone()).to_base32();
-        let account = email.as_str().replace('%', "%25").replace('?', "%3F").replace('#', "%23").replace('/', "%2F");
+        let account =
+            email.as_str().replace('%', "%25").replace('?', "%3F").replace('#', "%23").replace('/', "%2F");
         Secret::new(format!("otpauth://totp/Palisade:{account}?secret={seed}&issuer=Palisade"))
     }
 

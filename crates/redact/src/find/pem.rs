@@ -63,7 +63,7 @@ fn inline(text: &[u8], start: usize, body: usize) -> Hit {
     while at(text, end).is_some_and(|byte| INLINE.has(byte)) {
         if slice(text, end, end + END.len()) == END {
             let after = end + END.len();
-            let close = position(slice(text, after, after + LABEL), DASHES);
+            let close = position(slice(text, after, line_end(slice(text, 0, after + LABEL), after)), DASHES);
             let end = close.map_or(after, |close| after + close + DASHES.len());
             return Hit { start, end, body: Body::Ended };
         }

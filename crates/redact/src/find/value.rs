@@ -148,7 +148,7 @@ fn another_follows(text: &[u8], from: usize) -> bool {
     let name =
         rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-.%[]".contains(byte)).count();
     match rest.get(name) {
-        None => rest.len() < LOOK,
+        None => name == 0,
         Some(b'=' | b':') => name > 0,
         Some(byte) => name == 0 && (byte.is_ascii_whitespace() || b"\"'`".contains(byte)),
     }

@@ -172,7 +172,14 @@ pub(crate) const SHAPES: &[(&str, &[&str], &str)] = &[
         &["ghp_16C7", "x-oauth"],
         "https://***:***@github.com/x",
     ),
+    ("password=a;b", &["a;b"], "password=***"),
+    ("password=a;b\n", &["a;b"], "password=***\n"),
     // Key blocks.
+    (
+        "x -----BEGIN PRIVATE KEY-----\\nMIIEabc\\n-----END PRIVATE KEY----\n-----BEGIN PRIVATE KEY-----\nMIIEabc\n",
+        &["MIIE"],
+        "x ***PRIVATE KEY----\n***\n",
+    ),
     (
         "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxgNSAa7XVwVh3b1zJ8pQ9rStUvWxYzAbCdEfGhIjKlMn\nAbCd\n-----END RSA PRIVATE KEY-----\nb",
         &["MIIE", "AbCd", "RSA"],

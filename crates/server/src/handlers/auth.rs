@@ -1,8 +1,8 @@
 //! Signing in and out, passwords, one-time passwords.
 
 use api::{
-    BootstrapRequest, ChangePasswordRequest, ConfirmTotpRequest, Hidden, LoginRequest, RefreshRequest, RemoveTotpRequest,
-    TokenResponse, TotpOffer,
+    BootstrapRequest, ChangePasswordRequest, ConfirmTotpRequest, Hidden, LoginRequest, RefreshRequest,
+    RemoveTotpRequest, TokenResponse, TotpOffer,
 };
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -28,17 +28,31 @@ fn tokens(made: &access::Tokens) -> TokenResponse {
 /// Makes the first owner of a new installation, with the secret that the daemon printed.
 #[utoipa::path(post, path = "/api/v1/auth/bootstrap", tag = "auth", security(()), request_body = BootstrapRequest,
     responses((status = 201, body = TokenResponse)))]
-pub(crate) async fn bootstrap(State(app): State<App>, From(peer): From, Json(body): Json<BootstrapRequest>) -> Made<TokenResponse> {
-    let email: Email = body.email.parse().map_err(|error| Problem::unprocessable(format!("`email`: {error}")))?;
-    let name: DisplayName = body.name.parse().map_err(|error| Problem::unprocessable(format!("`name`: {error}")))?;
-    let made = app.runtime.auth().bootstrap(&body.secret.0, email, name, Secret::new(body.password.0), &peer).await?;
+pub(crate) async fn bootstrap(
+    State(app): State<App>,
+    From(peer): From,
+    Json(body): Json<BootstrapRequest>,
+) -> Made<TokenResponse> {
+    let email: Email =
+        body.email.parse().map_err(|error| Problem::unprocessable(format!("`email`: {error}")))?;
+    let name: DisplayName =
+        body.name.parse().map_err(|error| Problem::unprocessable(format!("`name`: {error}")))?;
+    let made = app
+        .runtime
+        .auth()
+        .bootstrap(&body.secret.0, email, name, Secret::new(body.password.0), &peer)
+        .await?;
     Ok((StatusCode::CREATED, axum::Json(tokens(&made))))
 }
 
 /// Signs in with address and password.
 #[utoipa::path(post, path = "/api/v1/auth/login", tag = "auth", security(()), request_body = LoginRequest,
     responses((status = 200, body = TokenResponse)))]
-pub(crate) async fn login(State(app): State<App>, From(peer): From, Json(body): Json<LoginRequest>) -> Answer<TokenResponse> {
+pub(crate) async fn login(
+    State(app): State<App>,
+    From(peer): From,
+    Json(body): Json<LoginRequest>,
+) -> Answer<TokenResponse> {
     let totp = body.totp.as_ref().map(|code| code.0.as_str());
     let made = app.runtime.auth().login(&body.email, Secret::new(body.password.0), totp, &peer).await?;
     Ok(axum::Json(tokens(&made)))
@@ -47,7 +61,11 @@ pub(crate) async fn login(State(app): State<App>, From(peer): From, Json(body): 
 /// Trades a refresh token for new tokens; it is used up.
 #[utoipa::path(post, path = "/api/v1/auth/refresh", tag = "auth", security(()), request_body = RefreshRequest,
     responses((status = 200, body = TokenResponse)))]
-pub(crate) async fn refresh(State(app): State<App>, From(peer): From, Json(body): Json<RefreshRequest>) -> Answer<TokenResponse> {
+pub(crate) async fn refresh(
+    State(app): State<App>,
+    From(peer): From,
+    Json(body): Json<RefreshRequest>,
+) -> Answer<TokenResponse> {
     let made = app.runtime.auth().refresh(&body.refresh_token.0, &peer).await?;
     Ok(axum::Json(tokens(&made)))
 }
@@ -61,7 +79,10 @@ pub(crate) async fn logout(State(app): State<App>, Caller(who): Caller) -> Resul
 
 /// Signs the caller out everywhere.
 #[utoipa::path(post, path = "/api/v1/auth/logout-everywhere", tag = "auth", responses((status = 204)))]
-pub(crate) async fn logout_everywhere(State(app): State<App>, Caller(who): Caller) -> Result<StatusCode, Problem> {
+pub(crate) async fn logout_everywhere(
+    State(app): State<App>,
+    Caller(who): Caller,
+) -> Result<StatusCode, Problem> {
     app.runtime.sign_out_everywhere(&who, who.user()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -97,7 +118,8 @@ pub(crate) async fn confirm_totp(
     Json(body): Json<ConfirmTotpRequest>,
 ) -> Result<StatusCode, Problem> {
     app.runtime.auth().reauthenticate(&who, Secret::new(body.password.0), Some(&body.code.0), &peer).await?;
-    let sealed = hex::decode(&body.handle.0).map_err(|_| Problem::unprocessable("`handle` is not one that was offered"))?;
+    let sealed = hex::decode(&body.handle.0)
+        .map_err(|_| Problem::unprocessable("`handle` is not one that was offered"))?;
     app.runtime.confirm_totp(&who, sealed, &body.code.0).await??;
     Ok(StatusCode::NO_CONTENT)
 }

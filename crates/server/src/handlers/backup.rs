@@ -41,6 +41,8 @@ pub(crate) async fn create(State(app): State<App>, Caller(who): Caller) -> Resul
             }
         }
     });
-    let stream = futures_util::stream::unfold(receive, async |mut receive| receive.recv().await.map(|piece| (piece, receive)));
+    let stream = futures_util::stream::unfold(receive, async |mut receive| {
+        receive.recv().await.map(|piece| (piece, receive))
+    });
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], Body::from_stream(stream)).into_response())
 }

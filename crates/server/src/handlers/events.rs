@@ -57,9 +57,14 @@ pub(crate) async fn stream(
     Query(query): Query<After>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
-    let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let resumed =
+        headers.get("last-event-id").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
     let follower = app.runtime.follow(&who, resumed.or(query.after)).await?;
-    let held = app.sockets.clone().try_acquire_owned().map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
+    let held = app
+        .sockets
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
     let first = Some((follower, app.stopping.clone(), held));
     let stream = futures_util::stream::unfold(first, async |state| {
         let (mut follower, mut stopping, held) = state?;
@@ -70,12 +75,16 @@ pub(crate) async fn stream(
             };
             match next {
                 Ok(events) if events.is_empty() => {}
-                Ok(events) => return Some((events.iter().map(sent).collect(), Some((follower, stopping, held)))),
+                Ok(events) => {
+                    return Some((events.iter().map(sent).collect(), Some((follower, stopping, held))));
+                }
                 Err(_) => return Some((vec![ended("you may no longer follow; sign in again")], None)),
             }
         }
     });
-    let single = futures_util::StreamExt::flat_map(stream, |batch: Vec<SseEvent>| futures_util::stream::iter(batch.into_iter().map(Ok)));
+    let single = futures_util::StreamExt::flat_map(stream, |batch: Vec<SseEvent>| {
+        futures_util::stream::iter(batch.into_iter().map(Ok))
+    });
     Ok(Sse::new(single).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
@@ -90,6 +99,10 @@ fn ended(why: &str) -> SseEvent {
 }
 
 /// A follower with its place, for the socket.
-pub(crate) async fn follower(app: &App, who: &access::Principal, after: Option<i64>) -> Result<Follower, Problem> {
+pub(crate) async fn follower(
+    app: &App,
+    who: &access::Principal,
+    after: Option<i64>,
+) -> Result<Follower, Problem> {
     Ok(app.runtime.follow(who, after).await?)
 }

@@ -29,10 +29,19 @@ pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>)
         .checks()
         .await
         .into_iter()
-        .map(|check| Check { name: check.name.into(), ok: check.fault.is_none(), detail: check.fault.unwrap_or_default() })
+        .map(|check| Check {
+            name: check.name.into(),
+            ok: check.fault.is_none(),
+            detail: check.fault.unwrap_or_default(),
+        })
         .collect();
-    checks.push(Check { name: "running".into(), ok: !stopping, detail: if stopping { "shutting down".into() } else { String::new() } });
+    checks.push(Check {
+        name: "running".into(),
+        ok: !stopping,
+        detail: if stopping { "shutting down".into() } else { String::new() },
+    });
     let ready = checks.iter().all(|check| check.ok);
-    let (code, status) = if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
+    let (code, status) =
+        if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
     (code, Json(Health { status: status.into(), checks }))
 }

@@ -50,7 +50,11 @@ fn entry(row: runtime::IndexedEntry) -> LedgerEntry {
 
 /// Searches the ledger, newest first; without the right to read all, the own entries.
 #[utoipa::path(get, path = "/api/v1/ledger", tag = "ledger", params(LedgerParams), responses((status = 200, body = LedgerPage)))]
-pub(crate) async fn search(State(app): State<App>, Caller(who): Caller, Query(params): Query<LedgerParams>) -> Answer<LedgerPage> {
+pub(crate) async fn search(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(params): Query<LedgerParams>,
+) -> Answer<LedgerPage> {
     let most = limit(params.limit, 1_000)?;
     let query = LedgerQuery {
         user: params.user.unwrap_or_default(),
@@ -94,7 +98,11 @@ pub(crate) async fn trust(State(app): State<App>, Caller(who): Caller) -> Answer
 pub(crate) async fn export(State(app): State<App>, Caller(who): Caller) -> Result<Response, Problem> {
     let dir = app.runtime.ledger_files(&who).await?;
     let (send, receive) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(8);
-    tokio::task::spawn_blocking(move || crate::export::lines(&dir, |piece| send.blocking_send(piece).is_ok()));
-    let stream = futures_util::stream::unfold(receive, async |mut receive| receive.recv().await.map(|piece| (piece, receive)));
+    tokio::task::spawn_blocking(move || {
+        crate::export::lines(&dir, |piece| send.blocking_send(piece).is_ok())
+    });
+    let stream = futures_util::stream::unfold(receive, async |mut receive| {
+        receive.recv().await.map(|piece| (piece, receive))
+    });
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(stream)).into_response())
 }

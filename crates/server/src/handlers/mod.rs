@@ -48,5 +48,6 @@ pub(crate) fn limit(asked: Option<i64>, most: i64) -> Result<i64, Problem> {
 
 /// A cursor that we gave.
 pub(crate) fn cursor<T: std::str::FromStr>(text: Option<String>) -> Result<Option<T>, Problem> {
-    text.map(|text| text.parse().map_err(|_| Problem::unprocessable("`after` is not a cursor of this list"))).transpose()
+    text.map(|text| text.parse().map_err(|_| Problem::unprocessable("`after` is not a cursor of this list")))
+        .transpose()
 }

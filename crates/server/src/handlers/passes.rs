@@ -36,12 +36,19 @@ pub(crate) async fn list(
 ) -> Answer<PassPage> {
     let most = limit(paging.limit, 100)?;
     let page = app.runtime.passes(&who, user, cursor(paging.after)?, most).await?;
-    Ok(axum::Json(PassPage { items: page.items.into_iter().map(pass).collect(), next: page.next.map(|id| id.to_string()) }))
+    Ok(axum::Json(PassPage {
+        items: page.items.into_iter().map(pass).collect(),
+        next: page.next.map(|id| id.to_string()),
+    }))
 }
 
 /// Mints a Pass; its token is shown this once.
 #[utoipa::path(post, path = "/api/v1/passes", tag = "passes", request_body = MintPassRequest, responses((status = 201, body = NewPass)))]
-pub(crate) async fn mint(State(app): State<App>, Caller(who): Caller, Json(body): Json<MintPassRequest>) -> Made<NewPass> {
+pub(crate) async fn mint(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<MintPassRequest>,
+) -> Made<NewPass> {
     const ACTION: &str = "pass.mint";
     let label: DisplayName = field(&app, &who, ACTION, "label", &body.label).await?;
     let minutes = body.minutes.unwrap_or(60);
@@ -55,6 +62,10 @@ pub(crate) async fn mint(State(app): State<App>, Caller(who): Caller, Json(body)
 /// Revokes a Pass and everything made from it.
 #[utoipa::path(delete, path = "/api/v1/passes/{pass}", tag = "passes", params(("pass" = String, Path)),
     responses((status = 200, body = Revoked)))]
-pub(crate) async fn revoke(State(app): State<App>, Caller(who): Caller, Id(id): Id<PassId>) -> Answer<Revoked> {
+pub(crate) async fn revoke(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<PassId>,
+) -> Answer<Revoked> {
     Ok(axum::Json(Revoked { count: app.runtime.revoke_pass(&who, id).await? }))
 }

@@ -15,7 +15,8 @@ use crate::problem::Problem;
 /// Every policy in force.
 #[utoipa::path(get, path = "/api/v1/policies", tag = "policies", responses((status = 200, body = PolicyList)))]
 pub(crate) async fn list(State(app): State<App>, Caller(who): Caller) -> Answer<PolicyList> {
-    let policy = |(id, forbids, text): (String, bool, String)| Policy { id, effect: effect(forbids).into(), text };
+    let policy =
+        |(id, forbids, text): (String, bool, String)| Policy { id, effect: effect(forbids).into(), text };
     let items = app.runtime.policies(&who).await?.into_iter().map(policy).collect();
     Ok(axum::Json(PolicyList { items }))
 }
@@ -26,14 +27,22 @@ fn effect(forbids: bool) -> &'static str {
 
 /// Adds a `forbid` policy; it is in force when this answers.
 #[utoipa::path(post, path = "/api/v1/policies", tag = "policies", request_body = AddPolicyRequest, responses((status = 204)))]
-pub(crate) async fn add(State(app): State<App>, Caller(who): Caller, Json(body): Json<AddPolicyRequest>) -> Result<StatusCode, Problem> {
+pub(crate) async fn add(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<AddPolicyRequest>,
+) -> Result<StatusCode, Problem> {
     app.runtime.add_policy(&who, body.id, body.text).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Removes a policy that was added.
 #[utoipa::path(delete, path = "/api/v1/policies/{policy}", tag = "policies", params(("policy" = String, Path)), responses((status = 204)))]
-pub(crate) async fn remove(State(app): State<App>, Caller(who): Caller, Id(id): Id<String>) -> Result<StatusCode, Problem> {
+pub(crate) async fn remove(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<String>,
+) -> Result<StatusCode, Problem> {
     app.runtime.remove_policy(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -41,11 +50,17 @@ pub(crate) async fn remove(State(app): State<App>, Caller(who): Caller, Id(id): 
 /// Asks what the gate would say, and why, without an effect.
 #[utoipa::path(post, path = "/api/v1/policies/try", tag = "policies", request_body = TryPolicyRequest,
     responses((status = 200, body = PolicyAnswer)))]
-pub(crate) async fn try_policy(State(app): State<App>, Caller(who): Caller, Json(body): Json<TryPolicyRequest>) -> Answer<PolicyAnswer> {
+pub(crate) async fn try_policy(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<TryPolicyRequest>,
+) -> Answer<PolicyAnswer> {
     const ACTION: &str = "policy.try";
     let user: UserId = field(&app, &who, ACTION, "user", &body.user).await?;
-    let action = access::action_named(&body.action).ok_or_else(|| Problem::unprocessable("`action`: there is no such action"))?;
-    let resource = resource(&body.resource).ok_or_else(|| Problem::unprocessable("`resource`: expected an id or `installation`"))?;
+    let action = access::action_named(&body.action)
+        .ok_or_else(|| Problem::unprocessable("`action`: there is no such action"))?;
+    let resource = resource(&body.resource)
+        .ok_or_else(|| Problem::unprocessable("`resource`: expected an id or `installation`"))?;
     let role: Option<Role> = match &body.role {
         Some(text) => Some(field(&app, &who, ACTION, "role", text).await?),
         None => None,

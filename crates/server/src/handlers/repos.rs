@@ -27,27 +27,41 @@ fn origin_fits(text: &str) -> bool {
     let host_fits = !host.is_empty()
         && !host.starts_with('-')
         && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b));
-    let path_fits = !path.is_empty() && path.bytes().all(|b| b.is_ascii_graphic() && !b"@?#\\\"'`".contains(&b));
+    let path_fits =
+        !path.is_empty() && path.bytes().all(|b| b.is_ascii_graphic() && !b"@?#\\\"'`".contains(&b));
     // `git@` is a name, not a secret; anything else before `@` could be one.
-    let host_fits = host_fits || host.strip_prefix("git@").is_some_and(|host| origin_fits(&format!("ssh://{host}/x")));
+    let host_fits =
+        host_fits || host.strip_prefix("git@").is_some_and(|host| origin_fits(&format!("ssh://{host}/x")));
     text.len() <= 1_000 && host_fits && path_fits
 }
 
 /// Lists repositories.
 #[utoipa::path(get, path = "/api/v1/repos", tag = "repos", params(Paging), responses((status = 200, body = RepoPage)))]
-pub(crate) async fn list(State(app): State<App>, Caller(who): Caller, Query(paging): Query<Paging>) -> Answer<RepoPage> {
+pub(crate) async fn list(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(paging): Query<Paging>,
+) -> Answer<RepoPage> {
     let most = limit(paging.limit, 100)?;
     let page = app.runtime.repos(&who, cursor(paging.after)?, most).await?;
-    Ok(axum::Json(RepoPage { items: page.items.into_iter().map(repo).collect(), next: page.next.map(|id| id.to_string()) }))
+    Ok(axum::Json(RepoPage {
+        items: page.items.into_iter().map(repo).collect(),
+        next: page.next.map(|id| id.to_string()),
+    }))
 }
 
 /// Registers a repository.
 #[utoipa::path(post, path = "/api/v1/repos", tag = "repos", request_body = CreateRepoRequest, responses((status = 201, body = Repo)))]
-pub(crate) async fn create(State(app): State<App>, Caller(who): Caller, Json(body): Json<CreateRepoRequest>) -> Made<Repo> {
+pub(crate) async fn create(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<CreateRepoRequest>,
+) -> Made<Repo> {
     const ACTION: &str = "repo.create";
     let name: RepoName = field(&app, &who, ACTION, "name", &body.name).await?;
     if !origin_fits(&body.origin) {
-        let text = "`origin`: expected `https://host/path` or `ssh://host/path` without user, password or query";
+        let text =
+            "`origin`: expected `https://host/path` or `ssh://host/path` without user, password or query";
         return Err(refused(&app, &who, ACTION, text.into()).await);
     }
     Ok((StatusCode::CREATED, axum::Json(repo(app.runtime.create_repo(&who, name, body.origin).await?))))
@@ -61,7 +75,11 @@ pub(crate) async fn read(State(app): State<App>, Caller(who): Caller, Id(id): Id
 
 /// Removes a repository that no worktree uses.
 #[utoipa::path(delete, path = "/api/v1/repos/{repo}", tag = "repos", params(("repo" = String, Path)), responses((status = 204)))]
-pub(crate) async fn delete(State(app): State<App>, Caller(who): Caller, Id(id): Id<RepoId>) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<RepoId>,
+) -> Result<StatusCode, Problem> {
     app.runtime.delete_repo(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -72,7 +90,11 @@ mod tests {
 
     #[test]
     fn an_origin_holds_no_credential_and_runs_no_program() {
-        for good in ["https://forge.example/a/b.git", "ssh://git@forge.example/a/b.git", "https://forge.example:8443/a"] {
+        for good in [
+            "https://forge.example/a/b.git",
+            "ssh://git@forge.example/a/b.git",
+            "https://forge.example:8443/a",
+        ] {
             assert!(origin_fits(good), "{good}");
         }
         for bad in [

@@ -49,24 +49,42 @@ pub(crate) async fn submit(
 ) -> Response {
     let filled = match filled {
         Ok(Form(filled)) => filled,
-        Err(rejection) => return form(rejection.status(), "", "", "", "The form was not filled in as it should be."),
+        Err(rejection) => {
+            return form(rejection.status(), "", "", "", "The form was not filled in as it should be.");
+        }
     };
-    let again = |status: StatusCode, problem: &str| form(status, &filled.secret, &filled.email, &filled.name, problem);
+    let again = |status: StatusCode, problem: &str| {
+        form(status, &filled.secret, &filled.email, &filled.name, problem)
+    };
     let (Ok(email), Ok(name)) = (filled.email.parse(), filled.name.parse()) else {
-        return again(StatusCode::UNPROCESSABLE_ENTITY, "That is not an e-mail address, or the name is empty.");
+        return again(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "That is not an e-mail address, or the name is empty.",
+        );
     };
-    let made = app.runtime.auth().bootstrap(&filled.secret, email, name, Secret::new(filled.password.clone()), &peer).await;
+    let made = app
+        .runtime
+        .auth()
+        .bootstrap(&filled.secret, email, name, Secret::new(filled.password.clone()), &peer)
+        .await;
     match made {
         Ok(_) => {
             let text = "<h1>Palisade is yours</h1><p>You are its owner. Sign in from a terminal:</p><pre>palisade login</pre>";
             html(StatusCode::OK, text)
         }
-        Err(access::AuthError::BadPassword) => again(StatusCode::UNPROCESSABLE_ENTITY, "A password has at least 12 characters."),
-        Err(access::AuthError::Throttled { .. }) => again(StatusCode::TOO_MANY_REQUESTS, "Too many attempts; wait a minute."),
-        Err(access::AuthError::Busy) => again(StatusCode::SERVICE_UNAVAILABLE, "Not possible now; nothing was changed."),
-        Err(access::AuthError::Invalid | access::AuthError::TotpNeeded) => {
-            again(StatusCode::UNAUTHORIZED, "The link was used, is too old, or there is an owner already. Restart the daemon for a new one.")
+        Err(access::AuthError::BadPassword) => {
+            again(StatusCode::UNPROCESSABLE_ENTITY, "A password has at least 12 characters.")
         }
+        Err(access::AuthError::Throttled { .. }) => {
+            again(StatusCode::TOO_MANY_REQUESTS, "Too many attempts; wait a minute.")
+        }
+        Err(access::AuthError::Busy) => {
+            again(StatusCode::SERVICE_UNAVAILABLE, "Not possible now; nothing was changed.")
+        }
+        Err(access::AuthError::Invalid | access::AuthError::TotpNeeded) => again(
+            StatusCode::UNAUTHORIZED,
+            "The link was used, is too old, or there is an owner already. Restart the daemon for a new one.",
+        ),
     }
 }
 

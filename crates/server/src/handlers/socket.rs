@@ -43,7 +43,11 @@ pub(crate) async fn socket(
 ) -> Result<Response, Problem> {
     let origin = headers.get(header::ORIGIN);
     if !origin.is_some_and(|origin| our_origin(&app, origin)) {
-        return Err(Problem::new(StatusCode::FORBIDDEN, api::Code::Forbidden, "a socket opens only from our own origin"));
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            api::Code::Forbidden,
+            "a socket opens only from our own origin",
+        ));
     }
     let upgrade = upgrade.map_err(|_| Problem::bad_request("this path is a WebSocket"))?;
     let follower = follower(&app, &who, query.after).await?;
@@ -66,7 +70,13 @@ struct Open {
 /// Why a socket is closed.
 struct Close(u16, &'static str);
 
-async fn serve(app: App, socket: WebSocket, mut follower: Follower, ping: Duration, held: OwnedSemaphorePermit) {
+async fn serve(
+    app: App,
+    socket: WebSocket,
+    mut follower: Follower,
+    ping: Duration,
+    held: OwnedSemaphorePermit,
+) {
     let now = Instant::now();
     let mut open = Open { socket, last_pong: now, last_use: now, messages: VecDeque::new() };
     let mut stopping = app.stopping.clone();
@@ -130,7 +140,8 @@ impl Open {
         }
         self.last_use = now;
         self.messages.push_back(now);
-        while self.messages.front().is_some_and(|first| now.duration_since(*first) > Duration::from_secs(60)) {
+        while self.messages.front().is_some_and(|first| now.duration_since(*first) > Duration::from_secs(60))
+        {
             self.messages.pop_front();
         }
         if self.messages.len() > MESSAGES_PER_MINUTE {

@@ -40,14 +40,20 @@ pub(crate) async fn status(State(app): State<App>, Caller(who): Caller) -> Answe
 
 /// This description.
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "status", responses((status = 200, content_type = "application/json", body = serde_json::Value)))]
-pub(crate) async fn openapi(State(app): State<App>, Caller(who): Caller) -> Result<impl IntoResponse, Problem> {
+pub(crate) async fn openapi(
+    State(app): State<App>,
+    Caller(who): Caller,
+) -> Result<impl IntoResponse, Problem> {
     drop(app.runtime.status(&who).await?);
     Ok(([(header::CONTENT_TYPE, "application/json")], app.openapi.clone()))
 }
 
 /// Metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "status", responses((status = 200, content_type = "text/plain", body = String)))]
-pub(crate) async fn metrics(State(app): State<App>, Caller(who): Caller) -> Result<impl IntoResponse, Problem> {
+pub(crate) async fn metrics(
+    State(app): State<App>,
+    Caller(who): Caller,
+) -> Result<impl IntoResponse, Problem> {
     app.runtime.may_read_metrics(&who).await?;
     let used = app.settings.sockets.saturating_sub(app.sockets.available_permits());
     metrics::gauge!("palisade_sockets").set(f64::from(u32::try_from(used).unwrap_or(u32::MAX)));

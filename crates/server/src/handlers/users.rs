@@ -42,15 +42,26 @@ pub(crate) struct UserQuery {
 
 /// Lists users.
 #[utoipa::path(get, path = "/api/v1/users", tag = "users", params(UserQuery), responses((status = 200, body = UserPage)))]
-pub(crate) async fn list(State(app): State<App>, Caller(who): Caller, Query(query): Query<UserQuery>) -> Answer<UserPage> {
+pub(crate) async fn list(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(query): Query<UserQuery>,
+) -> Answer<UserPage> {
     let most = limit(query.limit, 100)?;
     let page = app.runtime.users(&who, &query.prefix.unwrap_or_default(), cursor(query.after)?, most).await?;
-    Ok(axum::Json(UserPage { items: page.items.into_iter().map(user).collect(), next: page.next.map(|id| id.to_string()) }))
+    Ok(axum::Json(UserPage {
+        items: page.items.into_iter().map(user).collect(),
+        next: page.next.map(|id| id.to_string()),
+    }))
 }
 
 /// Creates a user.
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", request_body = CreateUserRequest, responses((status = 201, body = User)))]
-pub(crate) async fn create(State(app): State<App>, Caller(who): Caller, Json(body): Json<CreateUserRequest>) -> Made<User> {
+pub(crate) async fn create(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<CreateUserRequest>,
+) -> Made<User> {
     const ACTION: &str = "user.create";
     let email: Email = field(&app, &who, ACTION, "email", &body.email).await?;
     let name: DisplayName = field(&app, &who, ACTION, "name", &body.name).await?;
@@ -93,7 +104,13 @@ pub(crate) async fn update(
         None => None,
     };
     if body.enabled == Some(false) {
-        return Err(refused(&app, &who, ACTION, "to disable a user, use `POST /api/v1/users/{user}/disable`".into()).await);
+        return Err(refused(
+            &app,
+            &who,
+            ACTION,
+            "to disable a user, use `POST /api/v1/users/{user}/disable`".into(),
+        )
+        .await);
     }
     let act = UpdateUser { user: id, name, role, enable: body.enabled == Some(true) };
     Ok(axum::Json(user(app.runtime.update_user(&who, act).await?)))
@@ -101,14 +118,22 @@ pub(crate) async fn update(
 
 /// Deletes a user.
 #[utoipa::path(delete, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
-pub(crate) async fn delete(State(app): State<App>, Caller(who): Caller, Id(id): Id<UserId>) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<UserId>,
+) -> Result<StatusCode, Problem> {
     app.runtime.delete_user(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Disables a user; everything they have open ends.
 #[utoipa::path(post, path = "/api/v1/users/{user}/disable", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
-pub(crate) async fn disable(State(app): State<App>, Caller(who): Caller, Id(id): Id<UserId>) -> Result<StatusCode, Problem> {
+pub(crate) async fn disable(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<UserId>,
+) -> Result<StatusCode, Problem> {
     app.runtime.disable_user(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -132,7 +157,11 @@ pub(crate) async fn reset_password(
 
 /// Signs a user out everywhere.
 #[utoipa::path(post, path = "/api/v1/users/{user}/sign-out", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
-pub(crate) async fn sign_out(State(app): State<App>, Caller(who): Caller, Id(id): Id<UserId>) -> Result<StatusCode, Problem> {
+pub(crate) async fn sign_out(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<UserId>,
+) -> Result<StatusCode, Problem> {
     app.runtime.sign_out_everywhere(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

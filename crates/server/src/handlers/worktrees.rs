@@ -49,10 +49,16 @@ pub(crate) struct WorktreeQuery {
 
 /// Lists the worktrees that the caller may know of.
 #[utoipa::path(get, path = "/api/v1/worktrees", tag = "worktrees", params(WorktreeQuery), responses((status = 200, body = WorktreePage)))]
-pub(crate) async fn list(State(app): State<App>, Caller(who): Caller, Query(query): Query<WorktreeQuery>) -> Answer<WorktreePage> {
+pub(crate) async fn list(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(query): Query<WorktreeQuery>,
+) -> Answer<WorktreePage> {
     let most = limit(query.limit, 100)?;
-    let repo: Option<RepoId> =
-        query.repo.map(|text| text.parse().map_err(|error| Problem::unprocessable(format!("`repo`: {error}")))).transpose()?;
+    let repo: Option<RepoId> = query
+        .repo
+        .map(|text| text.parse().map_err(|error| Problem::unprocessable(format!("`repo`: {error}"))))
+        .transpose()?;
     let name = query.name.unwrap_or_default();
     if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Err(Problem::unprocessable("`name`: names have a-z, 0-9 and `-`"));
@@ -66,7 +72,11 @@ pub(crate) async fn list(State(app): State<App>, Caller(who): Caller, Query(quer
 /// Creates a worktree; the caller owns it.
 #[utoipa::path(post, path = "/api/v1/worktrees", tag = "worktrees", request_body = CreateWorktreeRequest,
     responses((status = 201, body = Worktree)))]
-pub(crate) async fn create(State(app): State<App>, Caller(who): Caller, Json(body): Json<CreateWorktreeRequest>) -> Made<Worktree> {
+pub(crate) async fn create(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<CreateWorktreeRequest>,
+) -> Made<Worktree> {
     const ACTION: &str = "worktree.create";
     let repo: RepoId = field(&app, &who, ACTION, "repo", &body.repo).await?;
     let name: WorktreeName = field(&app, &who, ACTION, "name", &body.name).await?;
@@ -79,10 +89,17 @@ pub(crate) async fn create(State(app): State<App>, Caller(who): Caller, Json(bod
     Ok((StatusCode::CREATED, axum::Json(worktree(app.runtime.create_worktree(&who, act).await?))))
 }
 
-async fn about(app: &App, who: &access::Principal, action: &'static str, text: String) -> Result<String, Problem> {
+async fn about(
+    app: &App,
+    who: &access::Principal,
+    action: &'static str,
+    text: String,
+) -> Result<String, Problem> {
     let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
     if text.len() > MOST_ABOUT || text.chars().any(odd) {
-        return Err(refused(app, who, action, format!("`about`: at most {MOST_ABOUT} bytes of plain text")).await);
+        return Err(
+            refused(app, who, action, format!("`about`: at most {MOST_ABOUT} bytes of plain text")).await
+        );
     }
     Ok(text)
 }
@@ -90,7 +107,11 @@ async fn about(app: &App, who: &access::Principal, action: &'static str, text: S
 /// One worktree.
 #[utoipa::path(get, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)),
     responses((status = 200, body = Worktree)))]
-pub(crate) async fn read(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Answer<Worktree> {
+pub(crate) async fn read(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+) -> Answer<Worktree> {
     Ok(axum::Json(worktree(app.runtime.worktree(&who, id).await?)))
 }
 
@@ -109,7 +130,11 @@ pub(crate) async fn update(
 
 /// Deletes a worktree.
 #[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)), responses((status = 204)))]
-pub(crate) async fn delete(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+) -> Result<StatusCode, Problem> {
     app.runtime.delete_worktree(&who, id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -130,20 +155,32 @@ pub(crate) async fn set_tier(
 /// Adds an owner.
 #[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
     params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
-pub(crate) async fn add_owner(State(app): State<App>, Caller(who): Caller, Ids(id, owner): Ids<WorktreeId, UserId>) -> Answer<Worktree> {
+pub(crate) async fn add_owner(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Ids(id, owner): Ids<WorktreeId, UserId>,
+) -> Answer<Worktree> {
     Ok(axum::Json(worktree(app.runtime.add_owner(&who, id, owner).await?)))
 }
 
 /// Removes an owner; the last one stays.
 #[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
     params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
-pub(crate) async fn remove_owner(State(app): State<App>, Caller(who): Caller, Ids(id, owner): Ids<WorktreeId, UserId>) -> Answer<Worktree> {
+pub(crate) async fn remove_owner(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Ids(id, owner): Ids<WorktreeId, UserId>,
+) -> Answer<Worktree> {
     Ok(axum::Json(worktree(app.runtime.remove_owner(&who, id, owner).await?)))
 }
 
 /// Archives a worktree; it stays readable.
 #[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path)),
     responses((status = 200, body = Worktree)))]
-pub(crate) async fn archive(State(app): State<App>, Caller(who): Caller, Id(id): Id<WorktreeId>) -> Answer<Worktree> {
+pub(crate) async fn archive(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+) -> Answer<Worktree> {
     Ok(axum::Json(worktree(app.runtime.archive_worktree(&who, id).await?)))
 }

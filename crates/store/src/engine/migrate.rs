@@ -3,6 +3,8 @@
 //! Invariant: a migration is applied whole or not at all, once, by one process; a store with data is never
 //! migrated without being asked; what was applied is never silently different from what this build knows.
 
+use sha2::{Digest as _, Sha256};
+
 use super::error::EngineError;
 use super::schema::{has_table, tables};
 use super::{Engine, Kind, Tx};
@@ -220,8 +222,5 @@ pub(crate) async fn apply(tx: &mut Tx, step: Migration, now_ms: i64) -> Result<(
 /// Notices an edited step (FNV-1a, 128 bits over the SQL). It guards against mistakes; whoever can write the
 /// store needs no forged digest.
 fn digest(step: &Migration) -> String {
-    let hash = step.sql.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
-        (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
-    });
-    format!("{hash:032x}")
+    hex::encode(Sha256::digest(step.sql.as_bytes()))
 }

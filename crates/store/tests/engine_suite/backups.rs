@@ -1,6 +1,6 @@
 //! A backup is one moment of the whole store, and restores equal on either engine.
 
-use store::backup::RestoreError;
+use store::backup::{DumpError, RestoreError};
 use store::engine::{Engine, MigrateError, Migration, Value};
 
 use crate::kit;
@@ -152,4 +152,15 @@ async fn aut_17_a_backup_during_load_is_one_moment() {
         load.abort();
         let _ = load.await;
     }
+}
+
+#[tokio::test]
+async fn aut_17_a_row_without_a_key_is_an_error_and_not_left_out() {
+    let store = kit::sqlite().await;
+    fill(&store.engine, 3).await;
+    let mut tx = store.engine.write().await.unwrap();
+    tx.exec("INSERT INTO agents (id, part) VALUES ('no part', $1)", &[Value::Null]).await.unwrap();
+    tx.commit().await.unwrap();
+    let error = store.engine.dump(&mut Vec::new()).await.unwrap_err();
+    assert!(matches!(&error, DumpError::NoKey(table) if table == "agents"), "{error:?}");
 }

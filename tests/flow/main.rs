@@ -1,0 +1,3 @@
+//! The real daemon through its public API: one file per area of the specification.
+
+mod skeleton;

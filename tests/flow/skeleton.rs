@@ -1,0 +1,40 @@
+//! The walking skeleton: up, owner, worktree record, gate, ledger, verify.
+
+use api::{LedgerFilter, WorktreeFilter};
+use tests::Host;
+
+#[test]
+fn an_owner_makes_a_worktree_and_it_is_on_the_record() {
+    let host = Host::start();
+    let repo = host.repo("demo");
+
+    let worktree = host.owner().worktree(&repo, "one", "session");
+
+    assert_eq!(worktree.owners, [host.owner().id.clone()]);
+    let listed = host.owner().client.worktrees(&WorktreeFilter::default()).unwrap();
+    assert_eq!(listed.items, [worktree.clone()]);
+    let entries = host.ledger(&LedgerFilter { resource: Some(worktree.id), ..LedgerFilter::default() });
+    let decisions: Vec<_> =
+        entries.iter().map(|entry| (entry.action.as_str(), entry.decision.as_str())).collect();
+    assert_eq!(decisions, [("worktree.create", "allowed"), ("worktree.create", "done")]);
+    let report = host.owner().client.verify_ledger().unwrap();
+    assert_eq!(
+        (report.verdict.as_str(), report.findings.as_slice()),
+        ("intact", [].as_slice()),
+        "{report:?}"
+    );
+}
+
+#[test]
+fn the_same_on_postgresql() {
+    let host = Host::builder()
+        .set("store.url", &tests::database())
+        .variable("PALISADE_MASTER_KEY", &tests::master_key())
+        .start();
+    let repo = host.repo("demo");
+    let worktree = host.owner().worktree(&repo, "one", "none");
+    let member = host.user("bo", "member");
+    assert_eq!(host.owner().client.status().unwrap().store, "postgres");
+    assert_eq!(member.client.worktree(&worktree.id).unwrap_err().status(), Some(404));
+    assert_eq!(member.client.worktrees(&WorktreeFilter::default()).unwrap().items, []);
+}

@@ -1,0 +1,41 @@
+//! Where the built programs are, and how much a test does.
+
+use std::path::PathBuf;
+
+/// A program of the workspace, as `cargo build` made it.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    // target/debug/deps/flow-… -> target/debug/palisaded
+    let folder = test.parent().and_then(|deps| deps.parent()).unwrap();
+    let path = folder.join(name);
+    assert!(
+        path.exists(),
+        "{} is not built; run `make test`, or `cargo build --workspace` first",
+        path.display()
+    );
+    path
+}
+
+/// A count, scaled by `PALISADE_SCALE` (a twentieth unless told), at least `least`.
+#[must_use]
+pub fn scale(full: usize, least: usize) -> usize {
+    let scale =
+        std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(0.05);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "counts are small"
+    )]
+    let scaled = (full as f64 * scale) as usize;
+    scaled.max(least)
+}
+
+/// A master key for an installation that must be given one.
+#[must_use]
+pub fn master_key() -> String {
+    let mut bytes = [0u8; 32];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

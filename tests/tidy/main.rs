@@ -1,0 +1,3 @@
+//! The house rules that a compiler does not check.
+
+mod edges;

@@ -1,3 +1,4 @@
 //! The house rules that a compiler does not check.
 
 mod edges;
+mod house;

@@ -1,1 +1,28 @@
-fn main() {}
+//! The client and launcher: parse, call or launch, print.
+//!
+//! Invariants: nothing is asked without a terminal; what is printed passes the redactor, except a secret that
+//! is shown once on request; with `--json` there is exactly one JSON document on standard output.
+//! Exit codes: 0 done, 1 refused or failed, 2 not understood (or a ledger that cannot be checked).
+
+mod cli;
+mod commands;
+mod credentials;
+mod failure;
+mod output;
+mod session;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let typed: Vec<String> = std::env::args().collect();
+    match cli::Cli::try_parse() {
+        Ok(cli) => {
+            let place = cli.place();
+            let outcome = commands::run(cli);
+            output::finish(&place, outcome)
+        }
+        Err(error) => output::misunderstood(&error, typed.iter().any(|word| word == "--json")),
+    }
+}

@@ -1,0 +1,48 @@
+# `make run` and `make test` do all of their set-up themselves.
+.PHONY: run test test-full lint bench web fuzz openapi commands help
+
+# Counts in tests are a twentieth of the full ones unless told otherwise.
+export PALISADE_SCALE ?= 0.05
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: ## build what is needed and start the daemon, with one URL and a one-time set-up link
+	@scripts/setup build
+	cargo build -p server -p palisade -p ledger
+	@exec target/debug/palisade up
+
+test: ## everything: format, lints, unit tests, flows, the real PostgreSQL, schemathesis
+	@scripts/setup test
+	$(MAKE) --no-print-directory lint
+	cargo build --workspace
+	cargo test --workspace
+
+test-full: ## the same with full counts; takes long
+	PALISADE_SCALE=1 $(MAKE) --no-print-directory test
+
+lint: ## format and lints; licences and bans where cargo-deny is installed
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and bans are not checked here"; fi
+
+bench: ## measure, side by side with references in one run
+	@scripts/setup build
+	cargo build --release -p server
+	cd bench && CARGO_TARGET_DIR=../target cargo run --release
+
+web: ## types for the web from the API description, and a check of what uses them
+	@scripts/setup web
+	cd web && npm ci --no-audit --no-fund && npm run check
+
+fuzz: ## each parser of hostile bytes for a while (FUZZ_SECONDS each)
+	@command -v cargo-fuzz >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+	cd fuzz && for target in $$(ls fuzz_targets | sed 's/\.rs$$//'); do \
+	  cargo fuzz run --sanitizer none "$$target" -- -max_total_time=$${FUZZ_SECONDS:-30} || exit 1; done
+
+openapi: ## write docs/openapi.json from the router
+	UPDATE_OPENAPI=1 cargo test -p server --bin palisaded gtw_07
+
+commands: ## write docs/commands.md from the commands' help
+	UPDATE_COMMANDS=1 cargo test -p palisade reference

@@ -1,0 +1,198 @@
+//! The ledger.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use api::{Client, LedgerEntry, LedgerFilter};
+use ledger::verify::{Anchors, Report, Trust, Verdict, verify};
+use serde::Deserialize;
+
+use super::resolve;
+use crate::cli;
+use crate::failure::Failure;
+use crate::output::{Shown, moment, table};
+use crate::session::Session;
+
+pub(super) fn run(session: &Session, command: cli::Ledger, json: bool) -> Result<Shown, Failure> {
+    match command {
+        cli::Ledger::Tail { lines, follow } => tail(&session.client()?, lines, follow, json),
+        cli::Ledger::Search { search, limit } => {
+            let client = session.client()?;
+            let user = search.user.map(|user| resolve::user(&client, &user)).transpose()?;
+            let filter = LedgerFilter {
+                user,
+                action: search.action,
+                resource: search.resource,
+                decision: search.decision,
+                limit: Some(limit),
+                ..LedgerFilter::default()
+            };
+            let found = client.ledger(&filter)?.items;
+            Ok(Shown::new(&found, entries(&found)))
+        }
+        cli::Ledger::Verify { dir: Some(dir), trust: Some(trust), anchor } => {
+            offline(&dir, &trust, anchor.as_deref())
+        }
+        cli::Ledger::Verify { .. } => online(&session.client()?),
+        cli::Ledger::Export { dir } => export(&session.client()?, &dir),
+        cli::Ledger::Trust => {
+            let trust = session.client()?.ledger_trust()?;
+            Ok(Shown::new(&trust, format!("{}\n", trust.trust)))
+        }
+    }
+}
+
+fn entries(found: &[LedgerEntry]) -> String {
+    let row = |entry: &LedgerEntry| {
+        vec![
+            entry.seq.to_string(),
+            moment(entry.at),
+            entry.who.clone(),
+            entry.action.clone(),
+            entry.decision.clone(),
+            entry.resource.clone(),
+        ]
+    };
+    let rows: Vec<_> = found.iter().map(row).collect();
+    table(&["SEQ", "TIME", "WHO", "ACTION", "DECISION", "RESOURCE"], &rows)
+}
+
+fn tail(client: &Client, lines: u32, follow: bool, json: bool) -> Result<Shown, Failure> {
+    let newest = |limit: u32| -> Result<Vec<LedgerEntry>, Failure> {
+        let mut found = client.ledger(&LedgerFilter { limit: Some(limit), ..LedgerFilter::default() })?.items;
+        found.reverse();
+        Ok(found)
+    };
+    let first = newest(lines)?;
+    if !follow {
+        return Ok(Shown::new(&first, entries(&first)));
+    }
+    let mut last = 0;
+    let mut found = first;
+    loop {
+        for entry in found.iter().filter(|entry| entry.seq > last) {
+            let line = if json {
+                format!("{}\n", serde_json::to_string(entry).unwrap_or_default())
+            } else {
+                format!(
+                    "{} {} {} {} {} {}\n",
+                    entry.seq,
+                    moment(entry.at),
+                    entry.who,
+                    entry.action,
+                    entry.decision,
+                    entry.resource
+                )
+            };
+            let clean = redact::Redactor::new().scrub(&line).into_owned();
+            let mut out = std::io::stdout().lock();
+            if out.write_all(clean.as_bytes()).and_then(|()| out.flush()).is_err() {
+                return Ok(Shown::new(&(), ""));
+            }
+        }
+        last = found.last().map_or(last, |entry| entry.seq.max(last));
+        std::thread::sleep(Duration::from_secs(1));
+        found = newest(1_000)?;
+    }
+}
+
+fn online(client: &Client) -> Result<Shown, Failure> {
+    let report = client.verify_ledger()?;
+    let mut text = format!(
+        "{}: {} entries, {} checkpoints; claim: {}\n",
+        report.verdict, report.entries, report.checkpoints, report.claim
+    );
+    for finding in &report.findings {
+        text.push_str(&format!("  {finding}\n"));
+    }
+    let value = serde_json::to_value(&report).unwrap_or_default();
+    match report.verdict.as_str() {
+        "intact" => Ok(Shown::new(&report, text)),
+        "tampered" => Err(Failure::Tampered(value, text)),
+        _ => Err(Failure::Unverifiable(value, text)),
+    }
+}
+
+fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Failure> {
+    let bytes = fs::read(trust).map_err(Failure::file(trust))?;
+    let trust = Trust::from_json(&bytes).map_err(|error| Failure::Usage(error.to_string()))?;
+    let anchors = match anchor {
+        Some(path) => {
+            let text = fs::read_to_string(path).map_err(Failure::file(path))?;
+            Some(Anchors::from_lines(&text).map_err(|error| Failure::Usage(error.to_string()))?)
+        }
+        None => None,
+    };
+    let report: Report = verify(dir, &trust, None, anchors.as_ref());
+    let mut text = format!(
+        "{}: {} entries, {} checkpoints; claim: {}\n",
+        report.verdict, report.entries, report.checkpoints, report.claim
+    );
+    for finding in &report.findings {
+        text.push_str(&format!("  {finding}\n"));
+    }
+    let value = serde_json::to_value(&report).unwrap_or_default();
+    match report.verdict {
+        Verdict::Intact => Ok(Shown::new(&report, text)),
+        Verdict::Tampered => Err(Failure::Tampered(value, text)),
+        Verdict::Unverifiable => Err(Failure::Unverifiable(value, text)),
+    }
+}
+
+/// One line of an export.
+#[derive(Deserialize)]
+struct Line {
+    file: String,
+    line: String,
+}
+
+/// Lays the ledger's files out in a new directory. Names that are not the ledger's own are refused.
+fn export(client: &Client, dir: &Path) -> Result<Shown, Failure> {
+    fs::DirBuilder::new().mode(0o700).create(dir).map_err(Failure::file(dir))?;
+    let segments = dir.join("segments");
+    fs::DirBuilder::new().mode(0o700).create(&segments).map_err(Failure::file(&segments))?;
+    let mut files: HashMap<String, BufWriter<File>> = HashMap::new();
+    let mut count = 0u64;
+    for text in BufReader::new(client.export_ledger()?).lines() {
+        let text = text.map_err(|error| Failure::Program(format!("the export broke off: {error}")))?;
+        let line: Line = serde_json::from_str(&text)
+            .map_err(|error| Failure::Program(format!("the export is damaged: {error}")))?;
+        let number = line.file.strip_prefix("segments/").and_then(|rest| rest.strip_suffix(".seg"));
+        let known = line.file == "checkpoints.jsonl"
+            || number.is_some_and(|n| n.len() == 8 && n.bytes().all(|b| b.is_ascii_digit()));
+        if !known {
+            return Err(Failure::Program(format!(
+                "the export names a file that is not the ledger's: `{}`",
+                line.file.escape_debug()
+            )));
+        }
+        let path = dir.join(&line.file);
+        if !files.contains_key(&line.file) {
+            let made = fs::OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path)
+                .map_err(Failure::file(&path))?;
+            files.insert(line.file.clone(), BufWriter::new(made));
+        }
+        if let Some(file) = files.get_mut(&line.file) {
+            file.write_all(line.line.as_bytes())
+                .and_then(|()| file.write_all(b"\n"))
+                .map_err(Failure::file(&path))?;
+        }
+        count += u64::from(number.is_some());
+    }
+    for (name, mut file) in files {
+        file.flush().map_err(Failure::file(&dir.join(name)))?;
+    }
+    let shown = dir.display();
+    let text = format!(
+        "{count} entries in {shown}\ncheck them with: palisade-verify {shown} --trust TRUST (from `palisade ledger trust`)\n"
+    );
+    Ok(Shown::new(&serde_json::json!({ "entries": count, "dir": shown.to_string() }), text))
+}

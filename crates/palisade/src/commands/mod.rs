@@ -1,0 +1,98 @@
+//! One file per noun: turn what was typed into calls, and answers into something to show.
+
+mod account;
+mod backup;
+mod key;
+mod launch;
+mod ledger;
+mod pass;
+mod policy;
+mod repo;
+mod resolve;
+mod user;
+mod worktree;
+
+use crate::cli::{Cli, Command, Config};
+use crate::failure::Failure;
+use crate::output::{Shown, moment};
+use crate::session::Session;
+
+/// Runs a command.
+pub(crate) fn run(cli: Cli) -> Result<Shown, Failure> {
+    let session = Session::new(cli.config, cli.url, cli.ca);
+    match cli.command {
+        Command::Up { set } => launch::up(&session, &set),
+        Command::Init { secret, who } => account::init(&session, secret, who),
+        Command::Login { email, totp, password_stdin } => {
+            account::login(&session, email, totp, password_stdin)
+        }
+        Command::Logout { everywhere } => account::logout(&session, everywhere),
+        Command::Whoami => whoami(&session),
+        Command::Status => status(&session),
+        Command::Account(command) => account::run(&session, command),
+        Command::User(command) => user::run(&session, command),
+        Command::Key(command) => key::run(&session, command),
+        Command::Pass(command) => pass::run(&session, command),
+        Command::Repo(command) => repo::run(&session, command),
+        Command::Worktree(command) => worktree::run(&session, command),
+        Command::Policy(command) => policy::run(&session, command),
+        Command::Ledger(command) => ledger::run(&session, command, cli.json),
+        Command::Config(Config::Show) => launch::config(&session),
+        Command::Config(Config::Path) => Ok(paths(&session)),
+        Command::Backup(command) => backup::run(&session, command),
+        Command::Completions { shell } => Ok(launch::completions(shell)),
+        Command::Man { dir } => launch::man(dir.as_deref()),
+    }
+}
+
+fn whoami(session: &Session) -> Result<Shown, Failure> {
+    let me = session.client()?.whoami()?;
+    let text = format!(
+        "{} <{}>, {} ({}), signed in by {} until {}\n",
+        me.user.name,
+        me.user.email,
+        me.user.role,
+        me.user.id,
+        me.via,
+        moment(me.expires)
+    );
+    Ok(Shown::new(&me, text))
+}
+
+fn status(session: &Session) -> Result<Shown, Failure> {
+    let client = session.client()?;
+    let status = client.status()?;
+    let health = client.ready()?;
+    let mut text = format!(
+        "Palisade {} at {}, mode {}, store {}, key {}\nworktrees divided by owners and tiers: {}\nledger: {} entries\nup since {}\n",
+        status.version,
+        client.base(),
+        status.mode,
+        status.store,
+        status.key,
+        status.worktree_rbac,
+        status.ledger_head,
+        moment(status.started_at)
+    );
+    for setting in &status.degraded {
+        text.push_str(&format!("weakened by a setting: {setting}\n"));
+    }
+    for check in health.checks.iter().filter(|check| !check.ok) {
+        text.push_str(&format!("not working: {}: {}\n", check.name, check.detail));
+    }
+    Ok(Shown::new(&serde_json::json!({ "status": status, "health": health }), text))
+}
+
+fn paths(session: &Session) -> Shown {
+    let places = &session.places;
+    let rows = [
+        ("config", places.config.clone()),
+        ("data", places.data.clone()),
+        ("credentials", places.credentials()),
+        ("master_key", places.master_key()),
+    ];
+    let text: String = rows.iter().map(|(name, path)| format!("{name:12} {}\n", path.display())).collect();
+    let json: serde_json::Map<_, _> =
+        rows.iter().map(|(name, path)| ((*name).to_owned(), path.display().to_string().into())).collect();
+    Shown::new(&json, text)
+}

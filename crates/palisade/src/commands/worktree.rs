@@ -1,0 +1,88 @@
+//! Worktrees.
+
+use api::{Client, CreateWorktreeRequest, WorktreeFilter};
+
+use super::resolve;
+use crate::cli::{self, word};
+use crate::failure::Failure;
+use crate::output::{Shown, moment, table};
+use crate::session::Session;
+
+pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Failure> {
+    let client = session.client()?;
+    let find = |text: &str| resolve::worktree(&client, text);
+    match command {
+        cli::Worktree::List { repo, name, archived } => {
+            let repo = repo.map(|repo| resolve::repo(&client, &repo)).transpose()?;
+            list(&client, WorktreeFilter { repo, name, archived, limit: Some(100), after: None })
+        }
+        cli::Worktree::Create { repo, name, about, tier } => {
+            let repo = resolve::repo(&client, &repo)?;
+            Ok(show(&client.create_worktree(&CreateWorktreeRequest {
+                repo,
+                name,
+                about,
+                tier: Some(word(tier)),
+            })?))
+        }
+        cli::Worktree::Show { worktree } => Ok(show(&client.worktree(&find(&worktree)?)?)),
+        cli::Worktree::Update { worktree, about } => {
+            Ok(show(&client.update_worktree(&find(&worktree)?, &about)?))
+        }
+        cli::Worktree::Tier { worktree, tier } => Ok(show(&client.set_tier(&find(&worktree)?, &word(tier))?)),
+        cli::Worktree::AddOwner { worktree, user } => {
+            Ok(show(&client.add_owner(&find(&worktree)?, &resolve::user(&client, &user)?)?))
+        }
+        cli::Worktree::RemoveOwner { worktree, user } => {
+            Ok(show(&client.remove_owner(&find(&worktree)?, &resolve::user(&client, &user)?)?))
+        }
+        cli::Worktree::Archive { worktree } => Ok(show(&client.archive_worktree(&find(&worktree)?)?)),
+        cli::Worktree::Delete { worktree } => {
+            client.delete_worktree(&find(&worktree)?)?;
+            Ok(Shown::done(format!("{worktree} is deleted")))
+        }
+    }
+}
+
+fn list(client: &Client, mut filter: WorktreeFilter) -> Result<Shown, Failure> {
+    let mut all = Vec::new();
+    loop {
+        let page = client.worktrees(&filter)?;
+        all.extend(page.items);
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => break,
+        }
+    }
+    let row = |one: &api::Worktree| {
+        let state = if one.archived_at.is_some() { "archived" } else { "" };
+        vec![
+            one.id.clone(),
+            one.name.clone(),
+            one.tier.clone(),
+            one.owners.len().to_string(),
+            state.to_owned(),
+        ]
+    };
+    let rows: Vec<_> = all.iter().map(row).collect();
+    Ok(Shown::new(&all, table(&["ID", "NAME", "TIER", "OWNERS", ""], &rows)))
+}
+
+fn show(one: &api::Worktree) -> Shown {
+    let mut text = format!(
+        "{}\nid       {}\nrepo     {}\ntier     {}\nowners   {}\nsince    {}\n",
+        one.name,
+        one.id,
+        one.repo,
+        one.tier,
+        one.owners.join(" "),
+        moment(one.created_at)
+    );
+    if let Some(at) = one.archived_at {
+        text.push_str(&format!("archived {}\n", moment(at)));
+    }
+    if !one.about.is_empty() {
+        text.push_str(&format!("\n{}\n", one.about.escape_debug()));
+    }
+    Shown::new(one, text)
+}

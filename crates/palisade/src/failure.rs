@@ -1,0 +1,88 @@
+//! What can go wrong for the person at the terminal.
+
+use api::ClientError;
+
+/// Why a command did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The daemon refused or did not answer.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// What was named is not there, or could be several things.
+    #[error("{0}")]
+    NotFound(String),
+    /// Something must be typed, and there is no terminal.
+    #[error("{0} is needed and there is no terminal; {1}")]
+    NoTerminal(&'static str, &'static str),
+    /// Nobody is signed in.
+    #[error("not signed in; run `palisade login`, or set PALISADE_API_KEY")]
+    SignedOut,
+    /// A file could not be used.
+    #[error("`{path}`: {source}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A program could not be started.
+    #[error("{0}")]
+    Program(String),
+    /// The ledger is not what was written.
+    #[error("the ledger was tampered with")]
+    Tampered(serde_json::Value, String),
+    /// The ledger cannot be checked.
+    #[error("the ledger cannot be verified")]
+    Unverifiable(serde_json::Value, String),
+}
+
+impl Failure {
+    /// A failure about a file.
+    pub(crate) fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::File { path, source }
+    }
+
+    /// The word for programs.
+    pub(crate) fn code(&self) -> String {
+        match self {
+            Self::Client(ClientError::Problem(problem)) => serde_json::to_value(problem.code)
+                .ok()
+                .and_then(|value| value.as_str().map(str::to_owned))
+                .unwrap_or_default(),
+            Self::Client(ClientError::Unreachable { .. }) => "unreachable".into(),
+            Self::Client(ClientError::Unexpected(_)) => "unexpected".into(),
+            Self::Usage(_) | Self::NoTerminal(..) => "usage".into(),
+            Self::NotFound(_) => "not_found".into(),
+            Self::SignedOut => "auth_required".into(),
+            Self::File { .. } => "file".into(),
+            Self::Program(_) => "program".into(),
+            Self::Tampered(..) => "tampered".into(),
+            Self::Unverifiable(..) => "unverifiable".into(),
+        }
+    }
+
+    /// The exit code.
+    pub(crate) fn exit(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::NoTerminal(..) | Self::Unverifiable(..) => 2,
+            Self::Client(_)
+            | Self::NotFound(_)
+            | Self::SignedOut
+            | Self::File { .. }
+            | Self::Program(_)
+            | Self::Tampered(..) => 1,
+        }
+    }
+
+    /// The request that the daemon refused, for its log.
+    pub(crate) fn request(&self) -> Option<&str> {
+        match self {
+            Self::Client(ClientError::Problem(problem)) => Some(&problem.request_id),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a person or a program sees.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use redact::Redactor;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// How and for which command to print.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The words of the command.
+    pub(crate) command: String,
+    /// Whether to print JSON.
+    pub(crate) json: bool,
+}
+
+/// What a command has to show.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// For programs.
+    json: Value,
+    /// For people.
+    text: String,
+    /// Whether it holds a secret that is shown this once.
+    reveals: bool,
+}
+
+impl Shown {
+    /// A result and how people read it.
+    pub(crate) fn new(result: &impl Serialize, text: impl Into<String>) -> Self {
+        Self { json: serde_json::to_value(result).unwrap_or_default(), text: text.into(), reveals: false }
+    }
+
+    /// Something was done and there is nothing to show but that.
+    pub(crate) fn done(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { json: json!({ "done": text }), text: format!("{text}\n"), reveals: false }
+    }
+
+    /// This holds a secret that the person asked for and that is shown this once.
+    pub(crate) fn revealing(self) -> Self {
+        Self { reveals: true, ..self }
+    }
+}
+
+/// Prints what came of a command.
+pub(crate) fn finish(place: &Place, outcome: Result<Shown, Failure>) -> ExitCode {
+    match outcome {
+        Ok(shown) => {
+            let text = if place.json {
+                line(&json!({ "ok": true, "command": place.command, "result": shown.json }))
+            } else {
+                shown.text
+            };
+            if write(io::stdout().lock(), &text, shown.reveals) {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(failure) => {
+            let code = ExitCode::from(failure.exit());
+            let (result, report) = match &failure {
+                Failure::Tampered(value, text) | Failure::Unverifiable(value, text) => {
+                    (value.clone(), text.clone())
+                }
+                _ => (Value::Null, String::new()),
+            };
+            if place.json {
+                let error = json!({ "code": failure.code(), "message": failure.to_string(), "request_id": failure.request() });
+                let text =
+                    line(&json!({ "ok": false, "command": place.command, "result": result, "error": error }));
+                write(io::stdout().lock(), &text, false);
+            } else {
+                write(io::stdout().lock(), &report, false);
+                write(io::stderr().lock(), &format!("palisade: {failure}\n"), false);
+            }
+            code
+        }
+    }
+}
+
+/// Prints what the parser says: help and version are not errors.
+pub(crate) fn misunderstood(error: &clap::Error, json: bool) -> ExitCode {
+    if !error.use_stderr() {
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    if json {
+        let first =
+            error.to_string().lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+        let problem = json!({ "code": "usage", "message": first, "request_id": null });
+        let text = line(&json!({ "ok": false, "command": "", "result": null, "error": problem }));
+        write(io::stdout().lock(), &text, false);
+    } else {
+        drop(error.print());
+    }
+    ExitCode::from(2)
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
+}
+
+/// Writes through the redactor; a closed pipe is not worth a word.
+fn write(mut out: impl Write, text: &str, reveals: bool) -> bool {
+    let text = if reveals { text.into() } else { Redactor::new().scrub(text) };
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
+/// Rows under headings, as wide as they need to be. Control characters cannot move the cursor.
+pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
+    let clean = |text: &str| text.chars().map(|c| if c.is_control() { '·' } else { c }).collect::<String>();
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let widths: Vec<usize> = (0..headings.len())
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+            cells.chain(headings.get(column).map(|heading| heading.len())).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    let headings: Vec<String> = headings.iter().map(|heading| (*heading).to_owned()).collect();
+    for row in std::iter::once(&headings).chain(&rows) {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let joined = cells.collect::<Vec<_>>().join("  ");
+        text.push_str(joined.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A moment, as people read it: UTC to the second.
+pub(crate) fn moment(millis: i64) -> String {
+    let days = millis.div_euclid(86_400_000);
+    let seconds = millis.rem_euclid(86_400_000) / 1_000;
+    // Days since 1970 to a date, by the calendar's 400-year cycle.
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_index = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_index + 2) / 5 + 1;
+    let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}Z",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_dates() {
+        for (millis, text) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_400_000, "2000-02-29 00:00:00Z"),
+            (1_794_735_768_740, "2026-11-15 09:42:48Z"),
+            (-1, "1969-12-31 23:59:59Z"),
+        ] {
+            assert_eq!(moment(millis), text);
+        }
+    }
+
+    #[test]
+    fn a_table_cannot_be_escaped_from() {
+        let text = table(&["A", "B"], &[vec!["x\u{1b}[2J".into(), "y\nz".into()]]);
+        assert_eq!(
+            text,
+            "A       B\nx·[2J   y·z\n".replace("A       B", "A      B").replace("x·[2J   ", "x·[2J  ")
+        );
+    }
+}

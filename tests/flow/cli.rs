@@ -1,0 +1,208 @@
+//! The client at work: what a person and a script see.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use tests::{Host, PASSWORD};
+
+struct Cli<'a>(&'a Host);
+
+impl Cli<'_> {
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.0.command("palisade");
+        command.args(["--url", self.0.base()]).args(words);
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn with_input(&self, words: &[&str], input: &str) -> Output {
+        let mut child = self
+            .command(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// The result of a command that must succeed.
+    fn json(&self, words: &[&str]) -> serde_json::Value {
+        let mut all = vec!["--json"];
+        all.extend(words);
+        let output = self.run(&all);
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(output.status.success() && document["ok"] == true, "{words:?}: {document}");
+        document["result"].clone()
+    }
+}
+
+fn signed_in(host: &Host) -> Cli<'_> {
+    let cli = Cli(host);
+    let login = cli
+        .with_input(&["login", "--email", "owner@example.org", "--password-stdin"], &format!("{PASSWORD}\n"));
+    assert!(login.status.success(), "{}", String::from_utf8_lossy(&login.stderr));
+    cli
+}
+
+#[test]
+fn aut_14_the_daily_path_works_from_a_terminal() {
+    let host = Host::start();
+    let cli = signed_in(&host);
+    assert_eq!(cli.json(&["whoami"])["user"]["role"], "owner");
+    let repo = cli.json(&["repo", "add", "demo", "https://forge.example/a/b"]);
+    let made = cli.json(&["worktree", "create", "demo", "one", "--tier", "view", "--about", "try it"]);
+    assert_eq!((&made["repo"], &made["tier"]), (&repo["id"], &"view".into()));
+    assert_eq!(cli.json(&["worktree", "show", "one"])["id"], made["id"]);
+    let added = cli.with_input(
+        &["--json", "user", "add", "--email", "bo@example.org", "--name", "Bo", "--password-stdin"],
+        PASSWORD,
+    );
+    assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stdout));
+    assert_eq!(cli.json(&["user", "show", "bo@example.org"])["role"], "member");
+    cli.json(&["worktree", "add-owner", "one", "bo@example.org"]);
+    assert_eq!(cli.json(&["worktree", "show", "one"])["owners"].as_array().unwrap().len(), 2);
+    let answer = cli.json(&[
+        "policy",
+        "explain",
+        "--user",
+        "bo@example.org",
+        "--action",
+        "worktree.delete",
+        "--resource",
+        made["id"].as_str().unwrap(),
+    ]);
+    assert_eq!(answer["decision"], "allow", "{answer}");
+    assert_eq!(answer["policies"][0]["id"], "worktree-owners");
+    let key = cli.json(&["key", "create", "ci", "--scope", "runs:read"]);
+    let used = cli
+        .command(&["--json", "whoami"])
+        .env("PALISADE_API_KEY", key["secret"].as_str().unwrap())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&used.stdout).contains("\"via\":\"key\""));
+    cli.json(&["key", "revoke", key["key"]["id"].as_str().unwrap()]);
+    assert_eq!(cli.json(&["ledger", "verify"])["verdict"], "intact");
+    assert!(!cli.json(&["ledger", "search", "--action", "worktree.create"]).as_array().unwrap().is_empty());
+    assert_eq!(cli.json(&["status"])["status"]["store"], "sqlite");
+    cli.json(&["logout"]);
+    let after = cli.run(&["whoami"]);
+    assert_eq!(after.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&after.stderr).contains("palisade login"), "it says what to do next");
+}
+
+#[test]
+fn aut_14_a_ledger_is_checked_elsewhere() {
+    let host = Host::start();
+    let cli = signed_in(&host);
+    let copy = host.place().join("copy");
+    let trust = host.place().join("trust.json");
+    cli.json(&["ledger", "export", copy.to_str().unwrap()]);
+    std::fs::write(&trust, cli.run(&["ledger", "trust"]).stdout).unwrap();
+    let verify = |words: &[&str]| {
+        Command::new(tests::program("palisade-verify")).args(words).output().unwrap().status.code()
+    };
+    let (dir, root) = (copy.to_str().unwrap(), trust.to_str().unwrap());
+    assert_eq!(verify(&[dir, "--trust", root]), Some(0));
+    assert_eq!(cli.run(&["ledger", "verify", "--dir", dir, "--trust", root]).status.code(), Some(0));
+    let segment = copy.join("segments/00000001.seg");
+    let changed = std::fs::read_to_string(&segment).unwrap().replacen("signin.login", "signin.logim", 1);
+    std::fs::write(&segment, changed).unwrap();
+    assert_eq!(verify(&[dir, "--trust", root]), Some(1));
+    assert_eq!(cli.run(&["ledger", "verify", "--dir", dir, "--trust", root]).status.code(), Some(1));
+    std::fs::write(&trust, "{\"keys\":[]}").unwrap();
+    assert_eq!(verify(&[dir, "--trust", root]), Some(2), "what cannot be checked is not called tampered");
+}
+
+#[test]
+fn aut_14_nothing_hangs_or_asks_without_a_terminal() {
+    let host = Host::start();
+    let cli = Cli(&host);
+    for words in [
+        &["login"][..],
+        &["login", "--email", "a@b.c"],
+        &["init", "pbs_x"],
+        &["init", "pbs_x", "--email", "a@b.c", "--name", "A"],
+    ] {
+        let output = cli.run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("there is no terminal"), "{words:?}");
+    }
+    assert_eq!(cli.run(&["worktree", "lst"]).status.code(), Some(2));
+    let usage = cli.run(&["--json", "worktree", "lst"]);
+    let document: serde_json::Value = serde_json::from_slice(&usage.stdout).unwrap();
+    assert_eq!((usage.status.code(), &document["error"]["code"]), (Some(2), &"usage".into()));
+    let away = host
+        .command("palisade")
+        .args(["--url", "http://127.0.0.1:1", "login", "--email", "a@b.c", "--password-stdin"])
+        .output();
+    assert_eq!(away.unwrap().status.code(), Some(2), "an empty standard input is said to be empty");
+}
+
+#[test]
+fn aut_14_an_unreachable_daemon_is_named_with_the_remedy() {
+    let host = Host::builder().stopped();
+    let output = host
+        .command("palisade")
+        .env("PALISADE_API_KEY", "pal_x")
+        .args(["--url", "http://127.0.0.1:1", "status"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("palisade up"));
+}
+
+#[test]
+fn a_token_goes_only_to_the_daemon_that_gave_it() {
+    let host = Host::start();
+    drop(signed_in(&host));
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", elsewhere.local_addr().unwrap());
+    let output = host.command("palisade").args(["--url", &url, "whoami"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(elsewhere.accept().is_err(), "nobody called there");
+}
+
+#[test]
+fn credentials_are_private_and_a_wider_file_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let host = Host::start();
+    let cli = signed_in(&host);
+    let file = host.place().join("credentials.toml");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = cli.run(&["whoami"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("chmod 600"));
+}
+
+#[test]
+fn aut_15_the_configuration_is_shown_with_its_origin_and_without_secrets() {
+    let host = Host::builder().stopped();
+    std::fs::write(host.place().join("config.toml"), "[store]\nurl = \"postgres://u:hunter2hunter2@h/d\"\n")
+        .unwrap();
+    let output = host.command("palisade").args(["--json", "config", "show"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["result"]["store.url"]["value"], "***");
+    assert!(document["result"]["store.url"]["origin"].as_str().unwrap().ends_with("config.toml:2"));
+    assert!(!text.contains("hunter2"));
+    std::fs::write(host.place().join("config.toml"), "\n\nmod = \"solo\"\n").unwrap();
+    let output = host.command("palisade").args(["config", "show"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("config.toml:3: unknown key `mod`"));
+}
+
+#[test]
+fn completions_and_the_manual_are_printed() {
+    let host = Host::builder().stopped();
+    for words in [&["completions", "bash"][..], &["completions", "zsh"], &["completions", "fish"], &["man"]] {
+        let output = host.command("palisade").args(words).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 1_000, "{words:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Rules about the files themselves.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn tracked() -> Vec<String> {
+    let output = Command::new("git")
+        .args(["ls-files", "-co", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .filter(|name| root().join(name).is_file())
+        .collect()
+}
+
+fn text(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap_or_default()
+}
+
+#[test]
+fn every_rust_file_begins_with_what_it_is() {
+    for name in tracked().iter().filter(|name| name.ends_with(".rs") && !name.contains("/ui/")) {
+        assert!(text(name).starts_with("//!"), "{name} has no header");
+    }
+}
+
+#[test]
+fn no_file_of_the_product_has_outgrown_its_subject() {
+    for name in tracked()
+        .iter()
+        .filter(|name| name.starts_with("crates/") && name.contains("/src/") && name.ends_with(".rs"))
+    {
+        let lines = text(name).lines().count();
+        assert!(lines <= 600, "{name} has {lines} lines: what are its two subjects?");
+    }
+}
+
+#[test]
+fn there_is_no_unsafe_code() {
+    for name in tracked().iter().filter(|name| name.starts_with("crates/") && name.ends_with(".rs")) {
+        let found = text(name)
+            .lines()
+            .any(|line| line.trim_start().starts_with("unsafe ") || line.contains(" unsafe {"));
+        assert!(!found, "{name} has unsafe code");
+    }
+}
+
+#[test]
+fn documents_point_at_files_that_exist() {
+    for name in tracked().iter().filter(|name| name.ends_with(".md")) {
+        let folder = root().join(name).parent().map(Path::to_owned).unwrap();
+        for link in text(name).split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let outside = link.contains("://") || link.starts_with('#');
+            assert!(outside || folder.join(link).exists(), "{name} points at {link}");
+        }
+    }
+}
+
+#[test]
+fn every_crate_of_the_map_exists_and_no_other() {
+    let map = text("ARCHITECTURE.md");
+    for entry in std::fs::read_dir(root().join("crates")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(map.contains(&format!("| `crates/{name}` |")), "{name} is not on the map");
+    }
+}

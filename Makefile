@@ -30,7 +30,7 @@ lint: ## format and lints; licences and bans where cargo-deny is installed
 bench: ## measure, side by side with references in one run
 	@scripts/setup build
 	cargo build --release -p server
-	cd bench && CARGO_TARGET_DIR=../target cargo run --release
+	cd bench && cargo run --release
 
 web: ## types for the web from the API description, and a check of what uses them
 	@scripts/setup web

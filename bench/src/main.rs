@@ -1,0 +1,111 @@
+//! Measures what Palisade must reach, side by side with what it is measured against.
+//!
+//! Flow: each item gives [`report::Row`]s -> a table, or JSON. Ours and the reference take turns in the same
+//! run, and medians count, because machines are noisy. Nothing here is part of the product.
+
+mod authorize;
+mod bare;
+mod daemon;
+mod daemon_cost;
+mod ledger_disk;
+mod load;
+mod machine;
+mod measure;
+mod pass;
+mod report;
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Measures Palisade against its references.
+#[derive(Parser)]
+#[command(name = "bench")]
+struct Arguments {
+    /// Ends with status 1 if a bound is missed.
+    #[arg(long)]
+    check: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+    /// Measures only these.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    only: Vec<Item>,
+    /// The daemon to measure.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/palisaded"))]
+    daemon: PathBuf,
+    /// A directory on the disk to measure.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))]
+    disk: PathBuf,
+    /// Keeps the filled installation here and uses it again the next time.
+    #[arg(long)]
+    home: Option<PathBuf>,
+    /// How many worktrees the store holds.
+    #[arg(long, default_value_t = 10_000)]
+    worktrees: usize,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Item {
+    Authorize,
+    Pass,
+    Ledger,
+    Daemon,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The reference server; the benchmark starts it itself.
+    #[command(hide = true)]
+    ServeBare,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    if let Some(Command::ServeBare) = arguments.command {
+        return bare::serve().map(|()| ExitCode::SUCCESS);
+    }
+    let machine = machine::described();
+    let (rows, notes) = measured(&arguments)?;
+    if arguments.json {
+        report::json(&machine, &rows, &notes);
+    } else {
+        report::table(&machine, &rows, &notes);
+    }
+    let missed = rows.iter().any(|row| row.reached() == Some(false));
+    Ok(if arguments.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<String>)> {
+    let wanted = |item| arguments.only.is_empty() || arguments.only.contains(&item);
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    if wanted(Item::Authorize) {
+        eprintln!("authorize ...");
+        rows.extend(authorize::rows()?);
+    }
+    if wanted(Item::Pass) {
+        eprintln!("pass ...");
+        rows.extend(pass::rows()?);
+    }
+    if wanted(Item::Daemon) {
+        eprintln!("daemon (fills a store first; this takes a while) ...");
+        let temporary = tempfile::tempdir_in(&arguments.disk)?;
+        let home = arguments.home.clone().unwrap_or_else(|| temporary.path().join("home"));
+        machine::on_a_disk(&arguments.disk)?;
+        let (more, said) = daemon_cost::rows(&arguments.daemon, &home, arguments.worktrees)?;
+        rows.extend(more);
+        notes.extend(said);
+    }
+    if wanted(Item::Ledger) {
+        eprintln!("ledger ...");
+        machine::on_a_disk(&arguments.disk)?;
+        let (more, said) = ledger_disk::rows(&arguments.disk)?;
+        rows.extend(more);
+        notes.extend(said);
+    }
+    Ok((rows, notes))
+}

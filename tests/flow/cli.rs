@@ -159,7 +159,7 @@ fn aut_14_an_unreachable_daemon_is_named_with_the_remedy() {
 #[test]
 fn a_token_goes_only_to_the_daemon_that_gave_it() {
     let host = Host::start();
-    drop(signed_in(&host));
+    let _ = signed_in(&host);
     let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     elsewhere.set_nonblocking(true).unwrap();
     let url = format!("http://{}", elsewhere.local_addr().unwrap());

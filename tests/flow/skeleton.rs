@@ -12,7 +12,7 @@ fn an_owner_makes_a_worktree_and_it_is_on_the_record() {
 
     assert_eq!(worktree.owners, [host.owner().id.clone()]);
     let listed = host.owner().client.worktrees(&WorktreeFilter::default()).unwrap();
-    assert_eq!(listed.items, [worktree.clone()]);
+    assert_eq!(listed.items, std::slice::from_ref(&worktree));
     let entries = host.ledger(&LedgerFilter { resource: Some(worktree.id), ..LedgerFilter::default() });
     let decisions: Vec<_> =
         entries.iter().map(|entry| (entry.action.as_str(), entry.decision.as_str())).collect();
@@ -37,4 +37,20 @@ fn the_same_on_postgresql() {
     assert_eq!(host.owner().client.status().unwrap().store, "postgres");
     assert_eq!(member.client.worktree(&worktree.id).unwrap_err().status(), Some(404));
     assert_eq!(member.client.worktrees(&WorktreeFilter::default()).unwrap().items, []);
+}
+
+#[test]
+fn a_second_daemon_on_the_same_database_refuses() {
+    let url = tests::database();
+    let key = tests::master_key();
+    let mut first = Host::builder().set("store.url", &url).variable("PALISADE_MASTER_KEY", &key).unclaimed();
+    let mut second = Host::builder().set("store.url", &url).variable("PALISADE_MASTER_KEY", &key).stopped();
+    let said = second.start_daemon().unwrap_err();
+    assert!(said.contains("another daemon uses this database"), "{said}");
+    first.kill();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    // The server lets go as soon as it notices that the first is gone.
+    while second.start_daemon().is_err() {
+        assert!(std::time::Instant::now() < deadline, "the database was not given back");
+    }
 }

@@ -196,6 +196,8 @@ acts! {
         pass: PassId,
         /// The Pass it was made from.
         parent: Option<PassId>,
+        /// The API key it was asked for with; it ends with that.
+        made_with: Option<KeyId>,
         /// What it is for.
         label: DisplayName,
         /// What it allows.

@@ -42,6 +42,8 @@ pub struct UserFacts {
 pub struct Account {
     /// The user.
     pub facts: UserFacts,
+    /// Their address.
+    pub email: Email,
     /// How the password is stored.
     pub password: String,
     /// The sealed one-time-password seed, if turned on.
@@ -216,6 +218,8 @@ pub trait Backing: Send + Sync + 'static {
         digest: &str,
         expires: Millis,
     ) -> impl Future<Output = Answer<()>> + Send;
+    /// Whether this is the digest of the set-up secret and it is not late.
+    fn bootstrap_fits(&self, digest: &str, now: Millis) -> impl Future<Output = Answer<bool>> + Send;
     /// Uses the set-up secret up and makes the owner, both or neither. False if it is wrong, used or late.
     fn take_bootstrap(
         &self,
@@ -237,8 +241,8 @@ pub trait Backing: Send + Sync + 'static {
     fn refresh(&self, digest: &str) -> impl Future<Output = Answer<Option<RefreshRow>>> + Send;
     /// Marks a refresh token used and keeps its successor. False if the family no longer stands.
     fn rotate(&self, w: &Warrant, used: &str, next: NewRefresh) -> impl Future<Output = Answer<bool>> + Send;
-    /// Ends a login.
-    fn end_family(&self, w: &Warrant, family: &str) -> impl Future<Output = Answer<()>> + Send;
+    /// Ends a login. False if it had ended before.
+    fn end_family(&self, w: &Warrant, family: &str) -> impl Future<Output = Answer<bool>> + Send;
     /// Whether a login still stands.
     fn family_live(&self, family: &str) -> impl Future<Output = Answer<bool>> + Send;
 
@@ -249,11 +253,14 @@ pub trait Backing: Send + Sync + 'static {
         user: UserId,
         step: i64,
     ) -> impl Future<Output = Answer<bool>> + Send;
-    /// Stores a better hash of the same password.
+    /// The highest bcrypt cost among imported passwords that nobody has signed in with yet.
+    fn imported_cost(&self) -> impl Future<Output = Answer<Option<u32>>> + Send;
+    /// Stores a better hash of the same password, unless it was changed in the meantime.
     fn rehash(
         &self,
         w: &Warrant,
         user: UserId,
+        old: &str,
         hash: &PasswordHash,
     ) -> impl Future<Output = Answer<()>> + Send;
     /// Remembers that a key was used.

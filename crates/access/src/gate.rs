@@ -3,7 +3,8 @@
 //! Flow: still signed in? -> scope -> Pass -> facts -> policies -> ledger -> permit.
 //!
 //! Invariants: an act that widens gets its permit only after its entry is durable; what the caller may not
-//! read looks exactly like what does not exist; nothing remembered is used after the epoch moved.
+//! read looks exactly like what does not exist; nothing remembered is used after the epoch moved, and
+//! what is remembered bears the epoch that stood *before* its facts were read.
 
 use std::sync::Arc;
 
@@ -72,6 +73,8 @@ pub struct Gate<B> {
     users: Cache<UserId, (u64, UserFacts)>,
     worktrees: Cache<WorktreeId, (u64, Arc<WorktreeFacts>)>,
     decisions: Cache<Question, (u64, Arc<Decision>)>,
+    /// Whether a credential still stands: its login not ended, its key or Pass not revoked.
+    standing: Cache<Via, (u64, bool)>,
 }
 
 /// What decides a decision as long as the epoch stands.
@@ -135,6 +138,7 @@ impl<B: Backing> Gate<B> {
             users: Cache::new(10_000),
             worktrees: Cache::new(20_000),
             decisions: Cache::new(50_000),
+            standing: Cache::new(20_000),
         })
     }
 
@@ -209,14 +213,34 @@ impl<B: Backing> Gate<B> {
         }
     }
 
-    /// Whether this user may read this worktree now. For pages and events: no entry, no permit.
-    pub fn may_read(&self, who: &Principal, facts: &WorktreeFacts) -> bool {
+    /// Judges before costly work is done for an act, which is then judged again. A refusal is on the
+    /// ledger when this returns; nothing is opened.
+    pub async fn check(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+        asks: Asks,
+    ) -> Result<(), Denied> {
+        match self.judge(who, action, resource, asks).await {
+            Ok(_) => Ok(()),
+            Err(refused) => {
+                self.refuse(who, action, resource, &refused).await;
+                Err(refused.denied)
+            }
+        }
+    }
+
+    /// Whether this user may read this worktree now. For pages and events: no entry, no permit. `as_of` is
+    /// the epoch from before the facts were read.
+    pub fn may_read(&self, who: &Principal, facts: &WorktreeFacts, as_of: u64) -> bool {
         let decision = self.decide(
             who,
             &act::WORKTREE_READ,
             Resource::Worktree(facts.id),
             || Target::Worktree(facts),
             Asks::default(),
+            as_of,
         );
         who.scope >= act::WORKTREE_READ.scope && decision.is_ok_and(|decision| decision.allowed)
     }
@@ -256,13 +280,44 @@ impl<B: Backing> Gate<B> {
         Ok(found)
     }
 
-    /// Whether a principal is still who they were: enabled, and no credential change since.
+    /// Whether a principal is still who they were: enabled, no change since, and the very credential that
+    /// proved it not ended or revoked. Live connections rest on this.
     pub async fn still_valid(&self, who: &Principal) -> Result<bool, Unavailable> {
         if who.expires <= self.clock.now() {
             return Ok(false);
         }
         let user = self.user(who.user).await?;
-        Ok(user.is_some_and(|user| user.enabled && user.version == who.version && user.role == who.role))
+        if !user.is_some_and(|user| user.enabled && user.version == who.version && user.role == who.role) {
+            return Ok(false);
+        }
+        self.stands(&who.via).await
+    }
+
+    /// Says that a credential was just found to stand, by someone who looked after `as_of` began.
+    pub(crate) fn vouch(&self, via: &Via, as_of: u64) {
+        self.standing.insert(via.clone(), (as_of, true));
+    }
+
+    async fn stands(&self, via: &Via) -> Result<bool, Unavailable> {
+        let epoch = self.epoch.now();
+        if let Some((at, stands)) = self.standing.get(via)
+            && at == epoch
+        {
+            return Ok(stands);
+        }
+        let stands = match via {
+            Via::Login(family) => self.backing.family_live(family).await?,
+            Via::Key(key) => self.backing.key(*key).await?.is_some_and(|key| !key.revoked),
+            Via::Pass(chain) => {
+                let mut all = true;
+                for pass in chain.iter() {
+                    all = all && self.backing.pass(*pass).await?.is_some_and(|pass| !pass.revoked);
+                }
+                all
+            }
+        };
+        self.standing.insert(via.clone(), (epoch, stands));
+        Ok(stands)
     }
 
     /// What the policies would say of someone, and why; perhaps with one more. Takes no effect.
@@ -295,19 +350,36 @@ impl<B: Backing> Gate<B> {
         Ok(Policies::load(&added, self.config.worktree_rbac).map(drop))
     }
 
-    /// Reads the added policies again, after they changed.
-    pub async fn reload_policies(&self) -> Result<(), Unavailable> {
-        let added = self.backing.added_policies().await?;
-        let policies = load(&added, self.config);
+    /// Reads the added policies again, after they changed. What cannot be read shuts the gate: the old
+    /// ones may lack the very `forbid` that was just added.
+    pub async fn reload_policies(&self) {
+        let policies = match self.backing.added_policies().await {
+            Ok(added) => load(&added, self.config),
+            Err(error) => {
+                tracing::error!(error = %error.0, "the changed policies cannot be read; everything is refused");
+                Err(PolicyError::Unread)
+            }
+        };
         self.policies.store(Arc::new(policies));
         self.epoch.bump();
-        Ok(())
     }
 
     /// Writes down an attempt that never became an act because the request made no sense.
     pub async fn refuse_malformed(&self, who: &Principal, action: &'static Action, why: &str) {
         let refused = Refused { denied: Denied::hidden(), cause: format!("malformed: {why}") };
         self.refuse(who, action, Resource::Installation, &refused).await;
+    }
+
+    /// Writes down that someone known was refused for a reason outside the policies.
+    pub(crate) async fn refused(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+        cause: &str,
+    ) {
+        let refused = Refused { denied: Denied::hidden(), cause: cause.to_owned() };
+        self.refuse(who, action, resource, &refused).await;
     }
 
     async fn judge(
@@ -318,6 +390,8 @@ impl<B: Backing> Gate<B> {
         asks: Asks,
     ) -> Result<bool, Refused> {
         let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
+        // Before any fact is read: what is decided on facts of this epoch is remembered for this epoch only.
+        let epoch = self.epoch.now();
         if !self.still_valid(who).await.map_err(broken)? {
             return Err(Refused { denied: Denied::ended(), cause: "credential ended".into() });
         }
@@ -338,9 +412,10 @@ impl<B: Backing> Gate<B> {
         let Some(found) = self.find(resource).await.map_err(broken)? else {
             return Err(Refused { denied: Denied::hidden(), cause: "absent".into() });
         };
-        let decision = self.decide(who, action, resource, || found.target(), asks)?;
+        let decision = self.decide(who, action, resource, || found.target(), asks, epoch)?;
         if decision.allowed {
-            return Ok(action.class != Class::Read && found.overrides(who));
+            let divided = self.config.worktree_rbac;
+            return Ok(action.class != Class::Read && divided && found.overrides(who));
         }
         let cause = match decision.policies.is_empty() {
             true => "no policy permits".to_owned(),
@@ -348,7 +423,7 @@ impl<B: Backing> Gate<B> {
         };
         let readable = match reading(resource) {
             Some(read) if read != action => {
-                self.decide(who, read, resource, || found.target(), Asks::default())?.allowed
+                self.decide(who, read, resource, || found.target(), Asks::default(), epoch)?.allowed
             }
             Some(_) => false,
             None => true,
@@ -378,19 +453,19 @@ impl<B: Backing> Gate<B> {
         resource: Resource,
         target: impl FnOnce() -> Target<'f>,
         asks: Asks,
+        as_of: u64,
     ) -> Result<Arc<Decision>, Refused> {
         let plain = asks == Asks::default();
         if plain && let Some(decision) = self.remembered(who, action, resource) {
             return Ok(decision);
         }
-        // The epoch is read before the policies: what is remembered is never newer than it says.
-        let epoch = self.epoch.now();
+        // The epoch was read before facts and policies: what is remembered is never older than it says.
         let loaded = self.policies.load();
         let policies = loaded.as_ref().as_ref().map_err(|_| Refused::unavailable(SHUT))?;
         let subject = Subject { user: who.user, role: who.role, via: who.via.word() };
         let decision = Arc::new(policies.decide(subject, action, &target(), asks));
         if plain {
-            self.decisions.insert(Self::question(who, action, resource), (epoch, Arc::clone(&decision)));
+            self.decisions.insert(Self::question(who, action, resource), (as_of, Arc::clone(&decision)));
         }
         Ok(decision)
     }

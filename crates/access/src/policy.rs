@@ -49,6 +49,9 @@ pub enum PolicyError {
     /// The name is taken.
     #[error("there is already a policy `{0}`; choose another id or remove it first")]
     Taken(String),
+    /// The store did not tell which were added.
+    #[error("the added policies cannot be read")]
+    Unread,
     /// The name cannot be one.
     #[error("a policy id is 1 to 64 characters from a-z, 0-9 and `-`")]
     BadId,

@@ -7,7 +7,7 @@ use model::{Grant, KeyId, PassId, Role, UserId};
 use crate::Scope;
 
 /// How the caller proved who they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Via {
     /// A login; the word names its family of tokens.
     Login(Arc<str>),

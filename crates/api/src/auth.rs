@@ -12,10 +12,20 @@ pub struct BootstrapRequest {
     /// The one-time secret that the daemon printed.
     pub secret: Hidden,
     /// Address of the owner.
+    #[schema(
+        max_length = 254,
+        pattern = r#"^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~.]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"#
+    )]
     pub email: String,
     /// How the owner is shown.
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     pub name: String,
     /// At least 12 characters.
+    #[schema(value_type = String, min_length = 12, max_length = 1024)]
     pub password: Hidden,
 }
 
@@ -62,6 +72,7 @@ pub struct ChangePasswordRequest {
     /// The present one.
     pub current: Hidden,
     /// The next one.
+    #[schema(value_type = String, min_length = 12, max_length = 1024)]
     pub new: Hidden,
     /// One-time password, where turned on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,6 +93,7 @@ pub struct TotpOffer {
 #[serde(deny_unknown_fields)]
 pub struct ConfirmTotpRequest {
     /// What the offer gave.
+    #[schema(value_type = String, pattern = "^(?:[0-9a-f]{2}){1,500}$")]
     pub handle: Hidden,
     /// A code made from it.
     pub code: Hidden,

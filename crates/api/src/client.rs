@@ -69,16 +69,16 @@ impl Client {
     pub fn new(base: &str, ca: Option<&[u8]>) -> Result<Self, ClientError> {
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let mut tls = ureq::tls::TlsConfig::builder().unversioned_rustls_crypto_provider(provider.into());
-        if let Some(pem) = ca {
-            let found: Result<Vec<_>, _> = ureq::tls::parse_pem(pem)
-                .filter_map(|item| match item {
-                    Ok(ureq::tls::PemItem::Certificate(one)) => Some(Ok(one)),
-                    Ok(_) => None,
-                    Err(error) => Some(Err(error)),
-                })
-                .collect();
-            let certificates = found.map_err(|error| ClientError::Unexpected(error.to_string()))?;
-            tls = tls.root_certs(ureq::tls::RootCerts::Specific(std::sync::Arc::new(certificates)));
+        if base.starts_with("https://") {
+            let mut roots = usual_certificates();
+            for item in ureq::tls::parse_pem(ca.unwrap_or_default()) {
+                match item {
+                    Ok(ureq::tls::PemItem::Certificate(one)) => roots.push(one),
+                    Ok(_) => {}
+                    Err(error) => return Err(ClientError::Unexpected(error.to_string())),
+                }
+            }
+            tls = tls.root_certs(ureq::tls::RootCerts::Specific(std::sync::Arc::new(roots)));
         }
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -162,6 +162,20 @@ impl Client {
     fn stream(&self, method: &str, path: &str) -> Called<impl Read + use<>> {
         Ok(self.checked(method, path, NOTHING)?.into_body().into_reader())
     }
+}
+
+/// What this machine trusts: the bundle that its distribution keeps.
+fn usual_certificates() -> Vec<ureq::tls::Certificate<'static>> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
+    let usual =
+        ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+    let mut places = named.into_iter().chain(usual.iter().map(Into::into));
+    let Some(bundle) = places.find_map(|path| std::fs::read(path).ok()) else { return Vec::new() };
+    let certificates = ureq::tls::parse_pem(&bundle).filter_map(|item| match item {
+        Ok(ureq::tls::PemItem::Certificate(one)) => Some(one),
+        Ok(_) | Err(_) => None,
+    });
+    certificates.collect()
 }
 
 /// One segment of a path or one value of a query, escaped.

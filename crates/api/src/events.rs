@@ -21,7 +21,7 @@ pub struct Event {
 /// A ticket for one socket.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Ticket {
-    /// Sent as the first message on the socket; single use.
+    /// Sent as a second protocol, `Sec-WebSocket-Protocol: palisade.v1, ticket.<ticket>`; single use.
     pub ticket: crate::Hidden,
     /// How long it lasts, in milliseconds.
     pub lasts_ms: i64,

@@ -31,6 +31,26 @@ pub use problem::{Code, Problem};
 pub use status::*;
 pub use worktrees::*;
 
+/// A whole number, also when it is written like `30.0`: to JSON Schema that is an integer.
+pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    use serde::Deserialize;
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Plain(u32),
+        Point(f64),
+    }
+    let fault = || serde::de::Error::custom("expected a whole number that is not negative");
+    match Option::<Written>::deserialize(from).map_err(|_| fault())? {
+        None => Ok(None),
+        Some(Written::Plain(number)) => Ok(Some(number)),
+        Some(Written::Point(number)) if (0.0..=1e9).contains(&number) && number.fract() == 0.0 => {
+            format!("{number:.0}").parse().map(Some).map_err(|_| fault())
+        }
+        Some(Written::Point(_)) => Err(fault()),
+    }
+}
+
 /// Text that is hidden in logs and `Debug`: passwords and tokens on the wire.
 #[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(transparent)]

@@ -41,12 +41,18 @@ pub struct PassPage {
 #[serde(deny_unknown_fields)]
 pub struct MintPassRequest {
     /// What it is for.
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     pub label: String,
     /// What is asked for; what the caller does not have is left out.
     #[schema(value_type = Object)]
     pub grant: model::Grant,
     /// Minutes until it ends; 60 unless told, at most 30 days.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 43200)]
     pub minutes: Option<u32>,
 }
 

@@ -51,13 +51,24 @@ pub struct WhoAmI {
 #[serde(deny_unknown_fields)]
 pub struct CreateUserRequest {
     /// Address, unique.
+    #[schema(
+        max_length = 254,
+        pattern = r#"^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~.]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"#
+    )]
     pub email: String,
     /// How they are shown.
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     pub name: String,
     /// viewer, member, admin or owner.
+    #[schema(pattern = r#"^(?:viewer|member|admin|owner)$"#)]
     pub role: String,
     /// At least 12 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, min_length = 12, max_length = 1024)]
     pub password: Option<Hidden>,
     /// A bcrypt hash with cost 12 or more, from another system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,9 +81,15 @@ pub struct CreateUserRequest {
 pub struct UpdateUserRequest {
     /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     pub name: Option<String>,
     /// New role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^(?:viewer|member|admin|owner)$"#)]
     pub role: Option<String>,
     /// Enables (true) or disables (false).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,6 +101,7 @@ pub struct UpdateUserRequest {
 #[serde(deny_unknown_fields)]
 pub struct ResetPasswordRequest {
     /// At least 12 characters.
+    #[schema(value_type = String, min_length = 12, max_length = 1024)]
     pub password: Hidden,
 }
 
@@ -122,11 +140,18 @@ pub struct ApiKeyPage {
 #[serde(deny_unknown_fields)]
 pub struct CreateKeyRequest {
     /// What it is for.
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     pub label: String,
     /// runs:read, runs:write, runs:manage or admin.
+    #[schema(pattern = r#"^(?:runs:read|runs:write|runs:manage|admin)$"#)]
     pub scope: String,
     /// Days until it ends; 90 unless told, at most 365.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "crate::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 365)]
     pub days: Option<u32>,
 }
 

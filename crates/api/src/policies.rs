@@ -26,6 +26,7 @@ pub struct PolicyList {
 #[serde(deny_unknown_fields)]
 pub struct AddPolicyRequest {
     /// a-z, 0-9 and `-`.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[a-z0-9-]+$")]
     pub id: String,
     /// One `forbid` statement.
     pub text: String,
@@ -36,6 +37,7 @@ pub struct AddPolicyRequest {
 #[serde(deny_unknown_fields)]
 pub struct TryPolicyRequest {
     /// For whom.
+    #[schema(pattern = r#"^usr_[0-9a-f]{32}$"#)]
     pub user: String,
     /// Which action.
     pub action: String,
@@ -43,6 +45,7 @@ pub struct TryPolicyRequest {
     pub resource: String,
     /// The role a user would have afterwards, for `user.create` and `user.update`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^(?:viewer|member|admin|owner)$"#)]
     pub role: Option<String>,
     /// A further `forbid` policy to try with those in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]

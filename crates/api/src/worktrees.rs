@@ -32,8 +32,13 @@ pub struct RepoPage {
 #[serde(deny_unknown_fields)]
 pub struct CreateRepoRequest {
     /// a-z, 0-9 and `-`.
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$"#)]
     pub name: String,
     /// `https://…` or `ssh://…`, without credentials.
+    #[schema(
+        max_length = 1000,
+        pattern = r#"^(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+$"#
+    )]
     pub origin: String,
 }
 
@@ -74,14 +79,18 @@ pub struct WorktreePage {
 #[serde(deny_unknown_fields)]
 pub struct CreateWorktreeRequest {
     /// Of which repository.
+    #[schema(pattern = r#"^rep_[0-9a-f]{32}$"#)]
     pub repo: String,
     /// a-z, 0-9 and `-`.
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$"#)]
     pub name: String,
     /// What it is for.
     #[serde(default)]
+    #[schema(max_length = 4096, pattern = r#"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$"#)]
     pub about: String,
     /// What non-owners may do; `session` unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^(?:none|view|session|prompt|all)$"#)]
     pub tier: Option<String>,
 }
 
@@ -90,6 +99,7 @@ pub struct CreateWorktreeRequest {
 #[serde(deny_unknown_fields)]
 pub struct UpdateWorktreeRequest {
     /// What it is for.
+    #[schema(max_length = 4096, pattern = r#"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$"#)]
     pub about: String,
 }
 
@@ -98,5 +108,6 @@ pub struct UpdateWorktreeRequest {
 #[serde(deny_unknown_fields)]
 pub struct SetTierRequest {
     /// none, view, session, prompt or all.
+    #[schema(pattern = r#"^(?:none|view|session|prompt|all)$"#)]
     pub tier: String,
 }

@@ -1,7 +1,7 @@
 //! Follows a ledger that is being written: each call gives what came since the last.
 //!
 //! Invariant: nothing past the entry the caller names as durable is given out, so a write that is rolled
-//! back is never seen. Reading needs no key and no lock.
+//! back is never seen; what retention dropped meanwhile is passed over. Reading needs no key and no lock.
 
 use std::path::{Path, PathBuf};
 
@@ -18,13 +18,15 @@ pub struct Tail {
     next: u64,
     /// Where it begins, once that is known.
     place: Option<(u32, u64)>,
+    /// Whole lines before that place in its segment.
+    lines: u64,
 }
 
 impl Tail {
     /// A tail that begins with entry `from`.
     #[must_use]
     pub fn new(dir: &Path, from: u64) -> Self {
-        Self { dir: dir.to_owned(), next: from.max(1), place: None }
+        Self { dir: dir.to_owned(), next: from.max(1), place: None, lines: 0 }
     }
 
     /// Entries up to `durable`, at most `most` of them.
@@ -45,14 +47,21 @@ impl Tail {
         let (number, offset) = match self.place {
             Some(place) => place,
             None => match self.segment_of(self.next)? {
-                Some(number) => (number, 0),
+                Some(number) => self.enter(number),
                 None => return Ok(()),
             },
         };
         let path = segment::path(&self.dir, number);
         let io = |source| ReadError::Io { path: path.clone(), source };
-        let mut lines = Lines::open(&path, offset, None).map_err(io)?;
-        let mut count = 0u64;
+        let mut lines = match Lines::open(&path, offset, None) {
+            Ok(lines) => lines,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && self.place.is_some() => {
+                // Retention took the segment; the next step finds the one to go on with.
+                self.place = None;
+                return Ok(());
+            }
+            Err(error) => return Err(io(error)),
+        };
         self.place = Some((number, offset));
         while self.next <= durable && found.len() < most {
             let (line, end) = match lines.next().map_err(io)? {
@@ -62,27 +71,31 @@ impl Tail {
                 }
                 Piece::End | Piece::Torn(..) => {
                     // What is durable and not here stands in a later segment.
-                    self.place = self
-                        .segment_of(self.next)?
-                        .filter(|later| *later > number)
-                        .map(|later| (later, 0))
-                        .or(self.place);
+                    if let Some(later) = self.segment_of(self.next)?.filter(|later| *later > number) {
+                        self.place = Some(self.enter(later));
+                    }
                     return Ok(());
                 }
             };
-            count = count.saturating_add(1);
-            let bad = ReadError::NotAnEntry { segment: number, line: count };
+            let bad = ReadError::NotAnEntry { segment: number, line: self.lines.saturating_add(1) };
             let (entry, _) = entry::parse(line).map_err(|_| bad)?;
             if entry.seq > durable {
                 return Ok(());
             }
             self.place = Some((number, end));
+            self.lines = self.lines.saturating_add(1);
             if entry.seq >= self.next {
                 self.next = entry.seq.saturating_add(1);
                 found.push(Stored { seq: entry.seq, line: line.to_vec(), entry });
             }
         }
         Ok(())
+    }
+
+    /// The beginning of a segment.
+    fn enter(&mut self, number: u32) -> (u32, u64) {
+        self.lines = 0;
+        (number, 0)
     }
 
     /// The last segment that begins at or before an entry.

@@ -61,7 +61,7 @@ name!(
 /// How a person is shown.
 DisplayName, "1 to 80 characters without control characters", |text| {
     let trimmed = text.trim();
-    plain(trimmed, 80).then(|| trimmed.to_owned())
+    (plain(text, 80) && !trimmed.is_empty()).then(|| trimmed.to_owned())
 });
 name!(
     /// The name of a worktree; branches, ports and refs are made from it.

@@ -11,7 +11,7 @@ fn main() {
     let mb = 1 << 20;
     let cases = [
         ("prose", "the quick brown fox jumps over the lazy dog and runs away\n".to_owned()),
-        ("build log", "   Compiling serde_core v1.0.229 (/work/main/target/debug/deps)\n".to_owned()),
+        ("build log", "   Compiling serde_core v1.0.229 (/home/ana/project/target)\n".to_owned()),
         ("json log", "{\"ts\":1760000000,\"level\":\"info\",\"msg\":\"request done\",\"path\":\"/v1/worktrees\",\"ms\":12}\n".to_owned()),
         ("secrets", "export GITHUB_TOKEN=ghp_16C7e42F292c6912E7710c838347Ae178B4a # x\n".to_owned()),
         ("anchors: key", "key".to_owned()),

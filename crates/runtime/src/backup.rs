@@ -65,16 +65,30 @@ pub enum RestoreError {
 }
 
 impl Runtime {
-    /// Writes a sealed copy of everything to `out`.
-    pub async fn backup(self: &Arc<Self>, who: &Principal, out: File) -> Result<(), BackupError> {
-        let permit = self.look(who, CreateBackup {}).await?;
-        let record = permit.record();
-        let outcome = self.copy(permit, out).await;
-        self.gate.close(record, outcome.as_ref().map(drop).map_err(ToString::to_string)).await;
-        outcome
+    /// Writes a sealed copy of everything to the file that `place` makes, once it is allowed.
+    ///
+    /// It runs as a task of its own: a caller who goes away leaves no record open.
+    pub async fn backup(
+        self: &Arc<Self>,
+        who: &Principal,
+        place: impl FnOnce() -> io::Result<File> + Send + 'static,
+    ) -> Result<File, BackupError> {
+        let (this, who) = (Arc::clone(self), who.clone());
+        let whole = async move {
+            let permit = this.look(&who, CreateBackup {}).await?;
+            let record = permit.record();
+            let outcome = match place() {
+                Ok(file) => this.copy(permit, file).await,
+                Err(error) => Err(error.into()),
+            };
+            this.gate.close(record, outcome.as_ref().map(drop).map_err(ToString::to_string)).await;
+            outcome
+        };
+        tokio::spawn(whole).await.unwrap_or(Err(ActError::Interrupted.into()))
     }
 
-    async fn copy(&self, _permit: Permit<CreateBackup>, out: File) -> Result<(), BackupError> {
+    async fn copy(&self, _permit: Permit<CreateBackup>, file: File) -> Result<File, BackupError> {
+        let out = file.try_clone()?;
         let mut seal = Sealing::start(Arc::clone(&self.ring), out)?;
         section(&mut seal, "store")?;
         let mut pieces = Pieces(&mut seal);
@@ -87,7 +101,8 @@ impl Runtime {
             copy_ledger(&mut seal, ledger.dir())?;
             seal.finish()
         };
-        Ok(tokio::task::spawn_blocking(whole).await.map_err(io::Error::other)??)
+        tokio::task::spawn_blocking(whole).await.map_err(io::Error::other)??;
+        Ok(file)
     }
 }
 
@@ -103,20 +118,42 @@ pub async fn restore(
     if folder.exists() {
         return Err(RestoreError::NotEmpty(folder.display().to_string()));
     }
-    let file = data.join("store").join("palisade.db");
-    if matches!(source, Source::Embedded) && file.exists() {
-        return Err(RestoreError::NotEmpty(file.display().to_string()));
+    let store = data.join("store");
+    if matches!(source, Source::Embedded) && store.exists() {
+        return Err(RestoreError::NotEmpty(store.display().to_string()));
     }
     let mut opened = Opening::start(Arc::clone(ring), input)?;
     // Everything is checked to its end before anything is written.
-    io::copy(&mut opened, &mut io::sink())?;
+    io::copy(&mut opened, &mut io::sink()).map_err(foreign_or_io)?;
     let mut opened = opened.again()?;
-    let engine = open_engine(data, source, ring).await?;
-    let rows = unpack(&engine, &mut opened, &folder).await?;
+    let rows = match unpack_into(data, source, ring, &mut opened, &folder).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            // Neither was there before; half of them is worth nothing.
+            drop(std::fs::remove_dir_all(&folder));
+            if matches!(source, Source::Embedded) {
+                drop(std::fs::remove_dir_all(data.join("store")));
+            }
+            return Err(error);
+        }
+    };
     let made_empty = Box::new(|text: &str| text.to_owned());
     let (ledger, _) = Ledger::open(&folder, ledger_keys(ring), clock, made_empty, Options::default())?;
     ledger.append(Draft::new("local", "backup.restored", Decision::Noted).with("rows", rows.to_string()))?;
     drop(ledger);
+    Ok(rows)
+}
+
+async fn unpack_into(
+    data: &Path,
+    source: &Source,
+    ring: &KeyRing,
+    opened: &mut Opening,
+    folder: &Path,
+) -> Result<u64, RestoreError> {
+    let engine = open_engine(data, source, ring).await?;
+    let rows = unpack(&engine, opened, folder).await?;
+    engine.close().await.map_err(store::backup::RestoreError::from)?;
     Ok(rows)
 }
 
@@ -144,6 +181,14 @@ async fn unpack(engine: &Engine, opened: &mut Opening, folder: &Path) -> Result<
         }
     }
     Ok(rows)
+}
+
+/// What does not open is foreign; what cannot be read is a matter of files.
+fn foreign_or_io(error: io::Error) -> RestoreError {
+    match error.kind() {
+        io::ErrorKind::InvalidData => RestoreError::Foreign,
+        _ => RestoreError::Io(error),
+    }
 }
 
 fn make_private_dir(path: &Path) -> io::Result<()> {

@@ -72,6 +72,9 @@ pub enum BootError {
     /// The database could not be opened.
     #[error("the store could not be opened: {0}")]
     Store(#[source] store::engine::OpenError),
+    /// Another daemon works on the same database.
+    #[error("another daemon uses this database; rights are remembered per daemon, so only one may")]
+    Taken,
     /// Its schema is not what this program knows.
     #[error("{0}")]
     Schema(#[source] StartError),
@@ -127,6 +130,9 @@ impl Runtime {
     /// Starts everything.
     pub async fn boot(boot: Boot) -> Result<Arc<Self>, BootError> {
         let engine = open_engine(&boot.data, &boot.source, &boot.ring).await.map_err(BootError::Store)?;
+        if !engine.hold().await.map_err(|error| BootError::Schema(error.into()))? {
+            return Err(BootError::Taken);
+        }
         let store = Store::start(engine, Arc::clone(&boot.clock)).await.map_err(BootError::Schema)?;
         let store = Arc::new(store);
         let keys = ledger_keys(&boot.ring);
@@ -196,7 +202,11 @@ impl Runtime {
                 _ = every.tick() => {}
                 _ = stop.changed() => break,
             }
-            if let Err(error) = self.index.catch_up().await {
+            self.store.engine().restock();
+            // A full disk has better uses for the room that is left.
+            if !self.store.engine().is_tight()
+                && let Err(error) = self.index.catch_up().await
+            {
                 tracing::warn!(%error, "the ledger's search index is behind");
             }
             self.auth.flush_strangers().await;

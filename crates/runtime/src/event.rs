@@ -1,7 +1,7 @@
 //! The live stream: events after a cursor, cut to what the caller may read at that moment.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::{FollowEvents, Permit, Principal};
 use model::{Event, EventSeq, Role};
@@ -23,7 +23,7 @@ pub enum EventError {
     #[error("events before {0} are no longer kept; read the lists again and follow from now")]
     TooOld(EventSeq),
     /// The cursor is not one that was ever given.
-    #[error("there is no event {0} yet")]
+    #[error("there is no event {0}")]
     Ahead(EventSeq),
 }
 
@@ -36,6 +36,7 @@ pub struct Follower {
     cursor: EventSeq,
     newest: watch::Receiver<EventSeq>,
     epoch: watch::Receiver<u64>,
+    judged: Instant,
 }
 
 impl Runtime {
@@ -50,12 +51,13 @@ impl Runtime {
         let epoch = self.gate.epoch().watch();
         let (first, last) = self.store.event_range().await.map_err(ActError::from)?;
         let cursor = match cursor {
-            Some(cursor) if cursor > last => return Err(EventError::Ahead(cursor)),
+            Some(cursor) if cursor < 0 || cursor > last => return Err(EventError::Ahead(cursor)),
             Some(cursor) if cursor.saturating_add(1) < first => return Err(EventError::TooOld(first)),
             Some(cursor) => cursor,
             None => last,
         };
-        Ok(Follower { runtime: Arc::clone(self), who: who.clone(), permit, cursor, newest, epoch })
+        let judged = Instant::now();
+        Ok(Follower { runtime: Arc::clone(self), who: who.clone(), permit, cursor, newest, epoch, judged })
     }
 }
 
@@ -65,17 +67,32 @@ impl Follower {
         self.cursor
     }
 
+    /// Whether what [`Self::next`] gave may no longer be true for this caller: what was not delivered yet
+    /// goes back with [`Self::back_to`] and is judged again.
+    pub fn is_stale(&self) -> bool {
+        self.judged.elapsed() >= RECHECK || self.epoch.has_changed().unwrap_or(true)
+    }
+
+    /// Goes back to just after `seq`, the last event that was delivered.
+    pub fn back_to(&mut self, seq: EventSeq) {
+        self.cursor = self.cursor.min(seq);
+    }
+
     /// Waits for the next events this caller may read. An empty answer means: still here, nothing new.
+    /// Dropped before it answers, it has not moved.
     pub async fn next(&mut self) -> Result<Vec<Event>, EventError> {
-        self.recheck().await?;
-        let _ = self.newest.borrow_and_update();
+        let newest = *self.newest.borrow_and_update();
         let _ = self.epoch.borrow_and_update();
+        self.judged = Instant::now();
+        self.recheck().await?;
         let batch = self
             .runtime
             .store
             .events_after(&self.permit, self.cursor, BATCH)
             .await
             .map_err(ActError::from)?;
+        // What is not published yet changed rights that are still being taken away.
+        let batch: Vec<Event> = batch.into_iter().take_while(|event| event.seq <= newest).collect();
         if batch.is_empty() {
             tokio::select! {
                 _ = self.newest.changed() => {}
@@ -84,13 +101,14 @@ impl Follower {
             }
             return Ok(Vec::new());
         }
+        let reached = batch.last().map_or(self.cursor, |event| event.seq);
         let mut shown = Vec::with_capacity(batch.len());
         for event in batch {
-            self.cursor = event.seq;
             if self.may_see(&event).await? {
                 shown.push(event);
             }
         }
+        self.cursor = reached;
         Ok(shown)
     }
 
@@ -104,8 +122,9 @@ impl Follower {
         let gate = &self.runtime.gate;
         match (event.worktree, event.user) {
             (Some(worktree), _) => {
+                let as_of = gate.epoch().now();
                 let facts = gate.worktree(worktree).await.map_err(|_| ActError::Interrupted)?;
-                Ok(facts.is_some_and(|facts| gate.may_read(&self.who, &facts)))
+                Ok(facts.is_some_and(|facts| gate.may_read(&self.who, &facts, as_of)))
             }
             (None, Some(user)) => Ok(user == self.who.user() || self.who.role() >= Role::Admin),
             (None, None) => Ok(false),

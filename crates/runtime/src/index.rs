@@ -7,6 +7,8 @@ use store::{IndexedEntry, Store, StoreError};
 use tokio::sync::Mutex;
 
 const BATCH: usize = 1_000;
+/// The most that is shown straight from the ledger while the store takes no writes.
+const MOST: usize = 10_000;
 
 /// Why the index is behind.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +56,14 @@ impl Indexer {
         }
         *held = Some(tail);
         Ok(())
+    }
+
+    /// The newest entries that are durable but not in the index, oldest first.
+    pub(crate) async fn not_indexed(&self) -> Result<Vec<IndexedEntry>, IndexError> {
+        let durable = self.ledger.head().seq;
+        let last = u64::try_from(self.store.indexed_up_to().await?).unwrap_or(0);
+        let found = Tail::new(self.ledger.dir(), last.saturating_add(1)).more(durable, MOST)?;
+        Ok(found.iter().map(indexed).collect())
     }
 }
 

@@ -27,10 +27,10 @@ pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use status::{Check, Status};
-pub use user::PasswordSource;
+pub use user::{AccountError, PasswordSource, Proof};
 
 /// What callers outside name by these words, so that they need not know `store`.
-pub use store::engine::encrypt_plain;
+pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
     ApiKey, IndexedEntry, MIGRATIONS, PassRow, Remembered, Repo, Store, StoreError, User, Worktree,
     WorktreeFilter,

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use access::pass::PassSpec;
-use access::{ListPasses, MintPass, Principal, RevokePass, Via};
+use access::pass::{MintError, PassSpec};
+use access::{Act, ListPasses, MintPass, Principal, RevokePass, Via};
 use model::{DisplayName, Grant, Millis, PassId, UserId};
 use store::PassRow;
 use vault::Secret;
 
 use crate::{ActError, Page, Runtime};
+
+/// How often a Pass may be handed on.
+const MOST_DEPTH: u8 = 3;
 
 impl Runtime {
     /// Passes of a user.
@@ -24,28 +27,46 @@ impl Runtime {
         Ok(Page::cut(rows, limit, |row| row.id))
     }
 
-    /// Mints a Pass: what was asked for, cut to what the caller has, and no longer than the caller lasts.
+    /// Mints a Pass: what was asked for, cut to what the caller has, and no longer than a key or Pass it is
+    /// asked for with. It is revoked with those.
     pub async fn mint_pass(
         self: &Arc<Self>,
         who: &Principal,
         label: DisplayName,
         requested: &Grant,
         life: Millis,
-    ) -> Result<(PassRow, Secret<String>), ActError> {
-        let grant = who.grant().child(requested).unwrap_or_else(Grant::nothing);
-        let asked = self.clock.now().saturating_add(life);
-        let (parent, expires) = match who.via() {
-            Via::Pass(chain) => (chain.last().copied(), asked.min(who.expires())),
-            Via::Login(_) | Via::Key(_) => (None, asked),
+    ) -> Result<Result<(PassRow, Secret<String>), ActError>, MintError> {
+        let (now, pass) = (self.clock.now(), PassId::random());
+        let asked = now.saturating_add(life);
+        let (parent, made_with, expires) = match who.via() {
+            Via::Pass(chain) => (chain.last().copied(), None, asked.min(who.expires())),
+            Via::Key(key) => (None, Some(*key), asked.min(who.expires())),
+            Via::Login(_) => (None, None, asked),
         };
-        let pass = PassId::random();
-        let act = MintPass { user: who.user(), pass, parent, label, grant: grant.clone(), expires };
-        let row = self
+        // Signed before it is kept: what cannot be a token is not on the record as made.
+        let signed = who.grant().child(requested).ok_or(MintError::LastDepth).and_then(|child| {
+            let grant = Grant { depth: child.depth.min(MOST_DEPTH), ..child };
+            let spec = PassSpec {
+                id: pass,
+                user: who.user(),
+                grant: grant.clone(),
+                expires: Some(expires),
+                parent: None,
+            };
+            Ok((self.auth.mint().mint(spec, now)?, grant))
+        });
+        let (token, grant) = match signed {
+            Ok(signed) => signed,
+            Err(error) => {
+                self.refuse_malformed(who, MintPass::ACTION, &error.to_string()).await;
+                return Err(error);
+            }
+        };
+        let act = MintPass { user: who.user(), pass, parent, made_with, label, grant, expires };
+        let kept = self
             .perform(who, act, async |store: Arc<store::Store>, permit| store.mint_pass(permit).await)
-            .await?;
-        let spec = PassSpec { id: pass, user: who.user(), grant, expires: Some(expires), parent: None };
-        let token = self.auth.mint().mint(spec, self.clock.now()).map_err(|_| ActError::Interrupted)?;
-        Ok((row, token.to_text()))
+            .await;
+        Ok(kept.map(|row| (row, token.to_text())))
     }
 
     /// Revokes a Pass and everything made from it; tells how many that were.

@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use access::{Act, Action, Denied, Permit, Principal};
+use access::{Act, Action, Class, Denied, Permit, Principal};
+use store::engine::EngineError;
 use store::{Store, StoreError};
 
 use crate::Runtime;
@@ -20,6 +21,26 @@ pub enum ActError {
     /// It was carried out by a task that died.
     #[error("the act was interrupted; its outcome is on the ledger")]
     Interrupted,
+}
+
+/// While an act that changes access is under way: however it ends, what is remembered is asked again.
+struct Changing<'a> {
+    gate: &'a access::Gate<Store>,
+    changes: bool,
+}
+
+impl Changing<'_> {
+    fn ended(mut self) {
+        self.changes = false;
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        if self.changes {
+            self.gate.epoch().bump();
+        }
+    }
 }
 
 impl Runtime {
@@ -42,12 +63,33 @@ impl Runtime {
         let whole = async move {
             let permit = this.gate.authorize(&who, act).await?;
             let record = permit.record();
-            let outcome = effect(Arc::clone(&this.store), permit).await;
+            // `close` bumps too; this one is for an effect that panics after it changed something.
+            let changing = Changing { gate: &this.gate, changes: A::ACTION.changes_access };
+            let outcome = match this.room_for(A::ACTION) {
+                Ok(()) => effect(Arc::clone(&this.store), permit).await,
+                Err(full) => Err(full),
+            };
             let told = outcome.as_ref().map(drop).map_err(ToString::to_string);
+            changing.ended();
             this.gate.close(record, told).await;
+            // Followers hear of it when the gate judges by it.
+            this.store.publish();
             Ok(outcome?)
         };
         tokio::spawn(whole).await.unwrap_or(Err(ActError::Interrupted))
+    }
+
+    /// On a full disk only what narrows is written, with room that was kept back for it.
+    fn room_for(&self, action: &Action) -> Result<(), StoreError> {
+        let engine = self.store.engine();
+        match (engine.is_tight(), action.class) {
+            (false, _) | (true, Class::Read) => Ok(()),
+            (true, Class::Narrows) => {
+                engine.make_room();
+                Ok(())
+            }
+            (true, Class::Widens) => Err(EngineError::Full.into()),
+        }
     }
 
     /// A read: judged and answered, with nothing to close.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use access::{
-    AddPolicy, AddedPolicy, Asks, PolicyError, Principal, ReadPolicies, RemovePolicy, Resource, Trial,
+    Act, AddPolicy, AddedPolicy, Asks, PolicyError, Principal, ReadPolicies, RemovePolicy, Resource, Trial,
     TrialError, TryPolicy, Why,
 };
 use model::{Role, UserId};
@@ -86,19 +86,17 @@ impl Runtime {
         let new = AddedPolicy { id: id.clone(), text: text.clone() };
         // Who may not add policies learns nothing about theirs.
         let gate = Arc::clone(&self.gate);
-        if gate
-            .would_allow(
-                who,
-                access::action_named("policy.add").ok_or(ActError::Interrupted)?,
-                Resource::Installation,
-            )
-            .await
-        {
-            gate.check_policy(&new).await.map_err(|_| ActError::Interrupted)??;
+        let action = AddPolicy::ACTION;
+        if gate.would_allow(who, action, Resource::Installation).await {
+            let checked = gate.check_policy(&new).await.map_err(|_| ActError::Interrupted)?;
+            if let Err(error) = checked {
+                self.refuse_malformed(who, action, &error.to_string()).await;
+                return Err(error.into());
+            }
         }
         let effect = async move |store: Arc<store::Store>, permit| {
             store.add_policy(permit).await?;
-            reload(&gate).await;
+            gate.reload_policies().await;
             Ok(())
         };
         Ok(self.perform(who, AddPolicy { id, text }, effect).await?)
@@ -109,17 +107,10 @@ impl Runtime {
         let gate = Arc::clone(&self.gate);
         let effect = async move |store: Arc<store::Store>, permit| {
             store.remove_policy(permit).await?;
-            reload(&gate).await;
+            gate.reload_policies().await;
             Ok(())
         };
         self.perform(who, RemovePolicy { id }, effect).await
-    }
-}
-
-/// A gate that cannot read its policies keeps the old ones, which a restart corrects; it is said loudly.
-async fn reload(gate: &access::Gate<store::Store>) {
-    if let Err(error) = gate.reload_policies().await {
-        tracing::error!(%error, "the changed policies could not be read; restart the daemon");
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use access::{
-    AuthError, BadPassword, ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns,
-    EndSignIn, ListUsers, PasswordHash, Principal, ReadUser, ResetPassword, TotpSeed, UpdateUser, Via,
+    Act, Action, Asks, AuthError, BadPassword, ChangePassword, ChangeTotp, CreateUser, DeleteUser,
+    DisableUser, EndAllSignIns, EndSignIn, ListUsers, PasswordHash, Principal, ReadUser, ResetPassword,
+    Resource, TotpSeed, UpdateUser, Via,
 };
 use model::{DisplayName, Email, Role, UserId};
-use store::{Store, User};
+use store::{Store, StoreError, User};
 use vault::Secret;
 
 use crate::{ActError, Page, Runtime};
@@ -21,13 +22,60 @@ pub enum PasswordSource {
     Bcrypt(String),
 }
 
+/// Why an account was not made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountError {
+    /// The gate or the store refused.
+    #[error(transparent)]
+    Act(#[from] ActError),
+    /// The caller did not prove who they are once more.
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    /// The new password does not do.
+    #[error(transparent)]
+    Password(#[from] BadPassword),
+}
+
+/// What a caller shows to prove once more who they are.
+#[derive(Debug)]
+pub struct Proof<'a> {
+    /// The present password.
+    pub password: Secret<String>,
+    /// The one-time password, where turned on.
+    pub totp: Option<&'a str>,
+    /// The address that attempts count against.
+    pub peer: &'a str,
+}
+
 impl Runtime {
-    /// Turns what was given into what is stored.
-    pub async fn hash(&self, source: PasswordSource) -> Result<PasswordHash, BadPassword> {
-        match source {
+    /// Turns what was given into what is stored. It is costly, so the gate has been asked before.
+    async fn hash(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        source: PasswordSource,
+    ) -> Result<PasswordHash, BadPassword> {
+        let hashed = match source {
             PasswordSource::Plain(password) => self.auth.passwords().hash(password).await,
             PasswordSource::Bcrypt(hash) => self.auth.passwords().import_bcrypt(hash).await,
+        };
+        if let Err(error) = &hashed {
+            self.refuse_malformed(who, action, &error.to_string()).await;
         }
+        hashed
+    }
+
+    /// Whether the caller may change this about themselves, and shows once more who they are.
+    async fn prove(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        proof: Proof<'_>,
+    ) -> Result<(), AccountError> {
+        let own = Resource::User(who.user());
+        self.gate.check(who, action, own, Asks::default()).await.map_err(ActError::from)?;
+        let Proof { password, totp, peer } = proof;
+        Ok(self.auth.reauthenticate(who, action, password, totp, peer).await?)
     }
 
     /// One user.
@@ -56,10 +104,14 @@ impl Runtime {
         email: Email,
         name: DisplayName,
         role: Role,
-        hash: PasswordHash,
-    ) -> Result<User, ActError> {
+        password: PasswordSource,
+    ) -> Result<User, AccountError> {
+        let (action, asks) = (CreateUser::ACTION, Asks { role: Some(role) });
+        self.gate.check(who, action, Resource::Installation, asks).await.map_err(ActError::from)?;
+        let hash = self.hash(who, action, password).await?;
         let act = CreateUser { user: UserId::random(), email, name, role, hash };
-        self.perform(who, act, async |store: Arc<Store>, permit| store.create_user(permit).await).await
+        let made = self.perform(who, act, async |store: Arc<Store>, permit| store.create_user(permit).await);
+        Ok(made.await?)
     }
 
     /// Changes a user.
@@ -88,26 +140,39 @@ impl Runtime {
         self: &Arc<Self>,
         who: &Principal,
         user: UserId,
-        hash: PasswordHash,
-    ) -> Result<(), ActError> {
+        password: Secret<String>,
+    ) -> Result<(), AccountError> {
+        let action = ResetPassword::ACTION;
+        self.gate.check(who, action, Resource::User(user), Asks::default()).await.map_err(ActError::from)?;
+        let hash = self.hash(who, action, PasswordSource::Plain(password)).await?;
         let act = ResetPassword { user, hash };
-        self.perform(who, act, async |store: Arc<Store>, permit| store.reset_password(permit).await).await
+        let put =
+            self.perform(who, act, async |store: Arc<Store>, permit| store.reset_password(permit).await);
+        Ok(put.await?)
     }
 
     /// Changes the caller's own password.
     pub async fn change_password(
         self: &Arc<Self>,
         who: &Principal,
-        hash: PasswordHash,
-    ) -> Result<(), ActError> {
+        proof: Proof<'_>,
+        new: Secret<String>,
+    ) -> Result<(), AccountError> {
+        self.prove(who, ChangePassword::ACTION, proof).await?;
+        let hash = self.hash(who, ChangePassword::ACTION, PasswordSource::Plain(new)).await?;
         let act = ChangePassword { user: who.user(), hash };
-        self.perform(who, act, async |store: Arc<Store>, permit| store.change_password(permit).await).await
+        let put =
+            self.perform(who, act, async |store: Arc<Store>, permit| store.change_password(permit).await);
+        Ok(put.await?)
     }
 
-    /// Signs out the login this call came with. Other credentials have none.
+    /// Signs out the login this call came with. A key has none; it is judged all the same.
     pub async fn sign_out(self: &Arc<Self>, who: &Principal) -> Result<(), ActError> {
-        let Via::Login(family) = who.via() else { return Ok(()) };
-        let act = EndSignIn { user: who.user(), family: family.to_string() };
+        let family = match who.via() {
+            Via::Login(family) => family.to_string(),
+            Via::Key(_) | Via::Pass(_) => String::new(),
+        };
+        let act = EndSignIn { user: who.user(), family };
         self.perform(who, act, async |store: Arc<Store>, permit| store.end_sign_in(permit).await).await
     }
 
@@ -124,6 +189,9 @@ impl Runtime {
     /// A seed for one-time passwords: the link for an app, and the sealed seed that comes back to confirm.
     pub async fn offer_totp(&self, who: &Principal) -> Result<(Secret<String>, Vec<u8>), ActError> {
         let user = self.user(who, who.user()).await?;
+        if user.totp {
+            return Err(StoreError::InUse("one-time password").into());
+        }
         let seed = TotpSeed::random().map_err(|_| ActError::Interrupted)?;
         let sealed = seed.seal(&self.ring, who.user()).ok_or(ActError::Interrupted)?;
         Ok((seed.link(&user.email), sealed))
@@ -133,17 +201,30 @@ impl Runtime {
     pub async fn confirm_totp(
         self: &Arc<Self>,
         who: &Principal,
+        proof: Proof<'_>,
         sealed: Vec<u8>,
         code: &str,
-    ) -> Result<Result<(), ActError>, AuthError> {
-        let seed = TotpSeed::open(&self.ring, who.user(), sealed.clone()).ok_or(AuthError::Invalid)?;
-        let used_step = seed.step_of(code, self.clock.now()).ok_or(AuthError::Invalid)?;
-        Ok(self.change_totp(who, Some(sealed), used_step).await)
+    ) -> Result<(), AccountError> {
+        self.prove(who, ChangeTotp::ACTION, proof).await?;
+        let step = TotpSeed::open(&self.ring, who.user(), sealed.clone())
+            .and_then(|seed| seed.step_of(code, self.clock.now()));
+        match step {
+            Some(step) => Ok(self.change_totp(who, Some(sealed), step).await?),
+            None => {
+                self.refuse_malformed(who, ChangeTotp::ACTION, "the code does not fit the seed").await;
+                Err(AuthError::Invalid.into())
+            }
+        }
     }
 
     /// Turns one-time passwords off.
-    pub async fn remove_totp(self: &Arc<Self>, who: &Principal) -> Result<(), ActError> {
-        self.change_totp(who, None, 0).await
+    pub async fn remove_totp(
+        self: &Arc<Self>,
+        who: &Principal,
+        proof: Proof<'_>,
+    ) -> Result<(), AccountError> {
+        self.prove(who, ChangeTotp::ACTION, proof).await?;
+        Ok(self.change_totp(who, None, 0).await?)
     }
 
     async fn change_totp(

@@ -11,8 +11,8 @@ use store::{Worktree, WorktreeFilter};
 
 use crate::{ActError, Page, Runtime};
 
-/// How often a page is refilled when policies hide what owners and tiers would show.
-const REFILLS: usize = 20;
+/// How many rows are read at a time when policies hide what owners and tiers would show.
+const REFILL: i64 = 500;
 
 impl Runtime {
     /// One worktree.
@@ -31,21 +31,34 @@ impl Runtime {
     ) -> Result<Page<Worktree, WorktreeId>, ActError> {
         let permit = self.look(who, ListWorktrees {}).await?;
         let wanted = usize::try_from(limit).unwrap_or(0).saturating_add(1);
-        let (mut shown, mut after) = (Vec::new(), after);
-        for _ in 0..REFILLS {
-            let rbac = self.gate.worktree_rbac();
-            let rows =
-                self.store.list_worktrees(&permit, who, rbac, filter, after, limit.saturating_add(1)).await?;
-            let last_page = rows.len() < wanted;
+        let (mut shown, mut after) = (Vec::new(), self.known(who, after).await?);
+        let mut take = limit.saturating_add(1);
+        let rbac = self.gate.worktree_rbac();
+        loop {
+            let as_of = self.gate.epoch().now();
+            let rows = self.store.list_worktrees(&permit, who, rbac, filter, after, take).await?;
+            let last_page = rows.len() < usize::try_from(take).unwrap_or(0);
             after = rows.last().map(|row| row.id).or(after);
             // The store knows owners, tiers and roles; only the gate knows every policy.
-            shown.extend(rows.into_iter().filter(|row| self.gate.may_read(who, &row.facts())));
+            shown.extend(rows.into_iter().filter(|row| self.gate.may_read(who, &row.facts(), as_of)));
+            // To the end if need be: a cursor must name something that the caller may know of.
             if last_page || shown.len() >= wanted {
                 return Ok(Page::cut(shown, limit, |row| row.id));
             }
+            take = take.max(REFILL);
         }
-        // So much is hidden that the page is not full yet: the caller may go on from here.
-        Ok(Page { items: shown, next: after })
+    }
+
+    /// A cursor that names what the caller may not know of is like one that names nothing.
+    async fn known(
+        &self,
+        who: &Principal,
+        cursor: Option<WorktreeId>,
+    ) -> Result<Option<WorktreeId>, ActError> {
+        let Some(id) = cursor else { return Ok(None) };
+        let as_of = self.gate.epoch().now();
+        let facts = self.gate.worktree(id).await.map_err(|_| ActError::Interrupted)?;
+        Ok(facts.filter(|facts| self.gate.may_read(who, facts, as_of)).map(|_| id))
     }
 
     /// Creates a worktree.

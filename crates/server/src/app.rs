@@ -1,5 +1,6 @@
 //! What every handler has: the runtime, the settings, the limits; and the router itself.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -34,6 +35,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) openapi: String,
+    /// Where the master key is read from at the next start, if from a file.
+    pub(crate) key_file: Option<PathBuf>,
 }
 
 impl std::ops::Deref for App {
@@ -49,12 +52,23 @@ impl App {
         settings: Settings,
         metrics: PrometheusHandle,
         stopping: watch::Receiver<bool>,
+        key_file: Option<PathBuf>,
     ) -> Self {
         let limiter = Limiter::new(settings.requests_per_minute);
         let sockets = Arc::new(Semaphore::new(settings.sockets));
         let openapi = description().to_json().unwrap_or_default();
         let in_flight = InFlight::default();
-        Self(Arc::new(Inner { runtime, settings, limiter, in_flight, sockets, metrics, stopping, openapi }))
+        Self(Arc::new(Inner {
+            runtime,
+            settings,
+            limiter,
+            in_flight,
+            sockets,
+            metrics,
+            stopping,
+            openapi,
+            key_file,
+        }))
     }
 }
 

@@ -79,9 +79,12 @@ pub(crate) fn hold(data: &Path) -> Result<Held, DataError> {
         (&mut file).take(32).read_to_string(&mut pid).map_err(io)?;
         return Err(DataError::Held(pid.trim().to_owned(), data.to_owned()));
     }
-    file.set_len(0).map_err(io)?;
-    file.rewind().map_err(io)?;
-    writeln!(file, "{}", std::process::id()).map_err(io)?;
+    // The lock counts; the number is a courtesy that a full disk may refuse.
+    let told =
+        file.rewind().and_then(|()| file.set_len(0)).and_then(|()| writeln!(file, "{}", std::process::id()));
+    if let Err(error) = told {
+        tracing::warn!(%error, "the process id could not be noted beside the lock");
+    }
     Ok(Held(file))
 }
 
@@ -95,6 +98,20 @@ pub(crate) fn scratch(data: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// The file that the master key is read from, if it is a file.
+pub(crate) fn key_file(places: &Places, settings: &Settings) -> Option<PathBuf> {
+    if std::env::var_os("PALISADE_MASTER_KEY").is_some() {
+        return None;
+    }
+    if let Some(file) = &settings.key_file {
+        return Some(file.clone());
+    }
+    let credential = std::env::var_os("CREDENTIALS_DIRECTORY")
+        .map(|folder| Path::new(&folder).join("palisade-master-key"))
+        .filter(|file| file.exists());
+    Some(credential.unwrap_or_else(|| places.master_key()))
+}
+
 /// The master key: given, or in solo mode made at first start. The second is where a new one was put.
 pub(crate) fn master_key(
     places: &Places,
@@ -103,17 +120,8 @@ pub(crate) fn master_key(
     if let Ok(text) = std::env::var("PALISADE_MASTER_KEY") {
         return Ok((MasterKey::from_hex_or_base64(&text)?, None));
     }
-    if let Some(file) = &settings.key_file {
-        return Ok((read_file(file)?, None));
-    }
-    if let Some(credentials) = std::env::var_os("CREDENTIALS_DIRECTORY") {
-        let file = Path::new(&credentials).join("palisade-master-key");
-        if file.exists() {
-            return Ok((read_file(&file)?, None));
-        }
-    }
-    let file = places.master_key();
-    if file.exists() {
+    let file = key_file(places, settings).unwrap_or_else(|| places.master_key());
+    if settings.key_file.is_some() || file.exists() {
         return Ok((read_file(&file)?, None));
     }
     let begun =

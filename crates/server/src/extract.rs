@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use access::Principal;
 use api::Code;
-use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
+use crate::patient::whole;
 use crate::pipeline::Client;
 use crate::problem::Problem;
 use crate::routes::{Needs, Route};
@@ -42,7 +42,7 @@ pub(crate) struct Json<T>(pub(crate) T);
 impl<T: DeserializeOwned + Send> FromRequest<App> for Json<T> {
     type Rejection = Problem;
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        let attempt = Attempt::of(request.extensions(), request.method().as_str());
+        let attempt = Attempt::of(request.extensions());
         match parse(request, app).await {
             Ok(value) => Ok(Self(value)),
             Err(problem) => {
@@ -61,12 +61,12 @@ async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Pr
         let text = "send `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, text));
     }
-    let most = app.settings.body_bytes;
-    let bytes = Bytes::from_request(request, &()).await.map_err(|rejection| match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::too_large(most),
-        _ => Problem::bad_request("the body could not be read"),
-    })?;
+    let bytes = whole(request.into_body(), app.settings.body_bytes).await?;
     let text = std::str::from_utf8(&bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
+    // serde would also take a list of the fields' values; the description says an object.
+    if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
+        return Err(Problem::unprocessable("expected an object"));
+    }
     serde_json::from_str(text).map_err(|error| {
         // The message names fields and places, never values: values may be secrets.
         let place = format!("line {}, column {}", error.line(), error.column());
@@ -79,15 +79,21 @@ async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Pr
     })
 }
 
-/// What serde says about a shape, without the value it complains about.
+/// What serde says about a shape, without the text it complains about: that may be long, or a secret.
 fn shape_only(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or_default();
-    match text.split_once(", expected ") {
-        Some((found, expected)) if found.starts_with("invalid") => {
-            format!("a value does not fit: expected {expected}")
+    let (text, _) = text.rsplit_once(" at line ").unwrap_or((text.as_str(), ""));
+    // Our own words stand at the end; what was sent stands before them.
+    let expected = text.rsplit_once("expected ").map(|(_, expected)| expected);
+    let expected =
+        expected.map(|expected| if expected.starts_with("struct ") { "an object" } else { expected });
+    match (text.split_once(' '), expected) {
+        (Some(("missing" | "duplicate", _)), _) => text.to_owned(),
+        (Some(("unknown", rest)), Some(expected)) if rest.starts_with("field") => {
+            format!("unknown field; expected {expected}")
         }
-        _ => text.to_owned(),
+        (_, Some(expected)) if expected.len() <= 200 => format!("a value does not fit: expected {expected}"),
+        _ => "a value does not fit".to_owned(),
     }
 }
 
@@ -134,27 +140,35 @@ impl<A: FromStr + Send, B: FromStr + Send> FromRequestParts<App> for Ids<A, B> {
 }
 
 async fn no_such_id(parts: &Parts, app: &App) -> Problem {
-    Attempt::of(&parts.extensions, parts.method.as_str()).record(app, "not an id").await;
+    Attempt::of(&parts.extensions).record(app, "not an id").await;
     Problem::not_found()
 }
 
 /// Who tried what, in case it turns out not to make sense.
-struct Attempt(Option<(Principal, &'static access::Action)>);
+pub(crate) struct Attempt(Option<(Principal, &'static access::Action)>);
 
 impl Attempt {
-    fn of(extensions: &axum::http::Extensions, method: &str) -> Self {
+    pub(crate) fn of(extensions: &axum::http::Extensions) -> Self {
         let who = extensions.get::<Principal>().cloned();
         let action = match extensions.get::<&'static Route>().map(|route| route.needs) {
-            Some(Needs::Action(name)) if method != "GET" => access::action_named(name),
+            Some(Needs::Action(name)) => access::action_named(name).filter(|action| has_effect(action)),
             _ => None,
         };
         Self(who.zip(action))
     }
 
-    async fn record(&self, app: &App, why: &str) {
+    pub(crate) async fn record(&self, app: &App, why: &str) {
         if let Some((who, action)) = &self.0 {
             app.runtime.refuse_malformed(who, action, why).await;
         }
+    }
+}
+
+/// A read that makes no sense was no attempt at anything.
+fn has_effect(action: &access::Action) -> bool {
+    match action.class {
+        access::Class::Read => false,
+        access::Class::Widens | access::Class::Narrows => true,
     }
 }
 
@@ -178,8 +192,34 @@ where
 
 /// A value that does not do, written down.
 pub(crate) async fn refused(app: &App, who: &Principal, action: &'static str, detail: String) -> Problem {
-    if let Some(action) = access::action_named(action) {
+    if let Some(action) = access::action_named(action).filter(|action| has_effect(action)) {
         app.runtime.refuse_malformed(who, action, &detail).await;
     }
     Problem::unprocessable(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape_only;
+
+    #[test]
+    fn gtw_09_a_complaint_about_a_body_does_not_repeat_it() {
+        let secret = "sk-live-0123456789abcdef";
+        for (body, expected) in [
+            (format!("{{\"email\":\"a\",\"{secret}\":1}}"), "unknown field; expected"),
+            (format!("{{\"email\":{{\"{secret}\":1}}}}"), "a value does not fit: expected a string"),
+            ("{\"email\":7}".into(), "a value does not fit: expected a string"),
+            ("{\"email\":\"a\"}".into(), "missing field `password`"),
+            ("{\"email\":\"a\",\"email\":\"b\"}".into(), "duplicate field `email`"),
+            (
+                format!("{{\"{} at line 9 expected {secret}\":1}}", "x".repeat(9_000)),
+                "unknown field; expected",
+            ),
+        ] {
+            let error = serde_json::from_str::<api::LoginRequest>(&body).unwrap_err();
+            let said = shape_only(&error);
+            assert!(said.starts_with(expected), "{said}");
+            assert!(!said.contains(secret) && said.len() < 200, "{said}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Repeatable writes: the first answer under an `Idempotency-Key` is the only one, for 24 hours.
 //!
-//! Answers may hold secrets that are shown once, so they are kept sealed.
+//! Answers may hold secrets that are shown once, so they are kept sealed. A keyed write runs to its end even
+//! when its caller is gone: coming back for the answer is what the key is for.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,9 @@ use tokio::sync::Notify;
 use vault::{Place, Sealed};
 
 use crate::app::App;
-use crate::problem::Problem;
+use crate::extract::Attempt;
+use crate::patient::whole;
+use crate::problem::{Problem, REQUEST};
 
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,7 +71,13 @@ pub(crate) async fn remember(State(app): State<App>, request: Request, next: Nex
     let Some(key) = key.to_str().ok().filter(fits).map(str::to_owned) else {
         return Problem::bad_request("an `Idempotency-Key` is 1 to 128 printable characters").into_response();
     };
-    once(&app, who, key, request, next).await.unwrap_or_else(Problem::into_response)
+    let id = REQUEST.try_with(|id| *id).unwrap_or_else(|_| model::RequestId::random());
+    let whole =
+        async move { once(&app, who, key, request, next).await.unwrap_or_else(Problem::into_response) };
+    match tokio::spawn(REQUEST.scope(id, whole)).await {
+        Ok(response) => response,
+        Err(_) => Problem::internal().into_response(),
+    }
 }
 
 async fn once(
@@ -79,9 +88,13 @@ async fn once(
     next: Next,
 ) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    let bytes = to_bytes(body, app.settings.body_bytes)
-        .await
-        .map_err(|_| Problem::too_large(app.settings.body_bytes))?;
+    let bytes = match whole(body, app.settings.body_bytes).await {
+        Ok(bytes) => bytes,
+        Err(problem) => {
+            Attempt::of(&parts.extensions).record(app, problem.detail()).await;
+            return Err(problem);
+        }
+    };
     let mut digest = Sha256::new();
     digest.update(parts.method.as_str());
     digest.update([0]);
@@ -126,11 +139,13 @@ async fn once(
 /// Keeps what was answered, unless nothing can have happened and trying again makes sense.
 async fn first_answer(app: &App, who: &str, key: &str, response: Response) -> Result<Response, Problem> {
     let status = response.status();
-    let transient = status.is_server_error()
-        || status == StatusCode::TOO_MANY_REQUESTS
-        || status == StatusCode::UNAUTHORIZED;
-    if transient {
-        app.runtime.answers().free_key(who, key).await?;
+    // After a 500 nobody knows what happened, so the key stays taken.
+    let nothing_happened =
+        [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS, StatusCode::UNAUTHORIZED];
+    if nothing_happened.contains(&status) {
+        if let Err(error) = app.runtime.answers().free_key(who, key).await {
+            tracing::warn!(%error, "an idempotency key could not be given back");
+        }
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
@@ -141,7 +156,11 @@ async fn first_answer(app: &App, who: &str, key: &str, response: Response) -> Re
     plain.push(b'\n');
     plain.extend_from_slice(&bytes);
     let sealed = app.runtime.ring().seal(&place(who, key), &plain).map_err(|_| Problem::internal())?;
-    app.runtime.answers().keep_answer(who, key, status.as_u16(), sealed.as_bytes().to_vec()).await?;
+    let kept = app.runtime.answers().keep_answer(who, key, status.as_u16(), sealed.as_bytes().to_vec()).await;
+    if let Err(error) = kept {
+        // What was done is done, and is said so; only a repetition will not hear it.
+        tracing::warn!(%error, "an answer could not be kept for repetitions");
+    }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
 

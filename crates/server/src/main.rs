@@ -12,6 +12,7 @@ mod limits;
 mod logs;
 mod offline;
 mod openapi;
+mod patient;
 mod pipeline;
 mod problem;
 mod routes;

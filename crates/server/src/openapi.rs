@@ -29,8 +29,17 @@ pub(crate) fn finish(document: &mut OpenApi) {
     for item in document.paths.paths.values_mut() {
         let methods = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
         for operation in methods.into_iter().flatten() {
+            name(operation);
             add_problems(operation);
         }
+    }
+}
+
+/// `list` of `users` is `users_list`: an operation's id is its own in the whole document.
+fn name(operation: &mut Operation) {
+    let tag = operation.tags.as_ref().and_then(|tags| tags.first());
+    if let (Some(tag), Some(id)) = (tag, &operation.operation_id) {
+        operation.operation_id = Some(format!("{tag}_{id}"));
     }
 }
 

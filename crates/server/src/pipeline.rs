@@ -1,6 +1,6 @@
 //! What happens to every request before a handler sees it, in order.
 //!
-//! id -> our host? -> preflight -> small enough -> route known -> who -> how often -> handler -> headers.
+//! id -> our host? -> preflight -> route known -> who -> how often -> small enough -> handler -> headers.
 //!
 //! Invariant: behind this function every request that needs a principal has one.
 
@@ -8,16 +8,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use access::Principal;
-use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::Limited;
 use model::RequestId;
 
 use crate::app::App;
+use crate::extract::Attempt;
 use crate::limits::Standing;
+use crate::patient;
 use crate::problem::{Problem, REQUEST};
 use crate::routes::{Needs, Route, route};
 
@@ -64,10 +64,8 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
     {
         return preflight(app, request.headers());
     }
-    request = match bounded(app, request) {
-        Ok(request) => request,
-        Err(problem) => return problem.into_response(),
-    };
+    let most = app.settings.body_bytes;
+    request = request.map(|body| patient::bounded(body, most));
     let declared = route(request.method().as_str(), path);
     let standing = match declared.map(|route| route.needs) {
         Some(Needs::Nobody) => app.limiter.admit(&format!("peer:{client}")),
@@ -80,8 +78,10 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
                 }
                 Err(problem) => {
                     // Guessing credentials is limited like everything else.
-                    return match app.limiter.admit(&format!("peer:{client}")) {
+                    let stranger = format!("peer:{client}");
+                    return match app.limiter.admit(&stranger) {
                         Standing { retry_after: Some(seconds), .. } => {
+                            app.runtime.auth().limited(&stranger).await;
                             Problem::rate_limited(seconds).into_response()
                         }
                         Standing { .. } => problem.into_response(),
@@ -90,14 +90,20 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
             }
         }
     };
-    let mut response = match standing.retry_after {
-        Some(seconds) => Problem::rate_limited(seconds).into_response(),
-        None => {
-            if let Some(route) = declared {
-                request.extensions_mut().insert(route);
-            }
-            next.run(request).await
+    if let Some(route) = declared {
+        request.extensions_mut().insert(route);
+    }
+    let mut response = match (standing.retry_after, unfit(app, request.headers())) {
+        (Some(seconds), _) => {
+            let caller = request.extensions().get::<Principal>().map(Principal::label);
+            app.runtime.auth().limited(&caller.unwrap_or_else(|| format!("peer:{client}"))).await;
+            Problem::rate_limited(seconds).into_response()
         }
+        (None, Some(problem)) => {
+            Attempt::of(request.extensions()).record(app, problem.detail()).await;
+            problem.into_response()
+        }
+        (None, None) => next.run(request).await,
     };
     standing.show(response.headers_mut());
     response
@@ -177,8 +183,10 @@ fn host(app: &App, request: &Request) -> Result<(), Problem> {
     if all.next().is_some() {
         return Err(Problem::bad_request("more than one `Host`"));
     }
-    let asked = named.or(header).ok_or_else(misdirected)?.to_ascii_lowercase();
-    if our_host(app, &asked) { Ok(()) } else { Err(misdirected()) }
+    // A target that names a host, and the header: whichever is there must be ours, and one must be.
+    let ours = |asked: &String| our_host(app, &asked.to_ascii_lowercase());
+    let named: Vec<String> = named.into_iter().chain(header).collect();
+    if !named.is_empty() && named.iter().all(ours) { Ok(()) } else { Err(misdirected()) }
 }
 
 fn our_host(app: &App, asked: &str) -> bool {
@@ -191,13 +199,22 @@ fn our_host(app: &App, asked: &str) -> bool {
     local || listening || named == Some(asked) || settings.allowed_hosts.iter().any(|name| name == asked)
 }
 
-/// Whether a page of this origin may call us.
+/// Whether a page of this origin may open a socket. Another port of this machine is another origin.
 pub(crate) fn our_origin(app: &App, origin: &HeaderValue) -> bool {
     let Ok(text) = origin.to_str() else { return false };
-    let own = text
-        .split_once("://")
-        .is_some_and(|(scheme, rest)| ["http", "https"].contains(&scheme) && our_host(app, rest));
-    own || allowed_origin(app, origin)
+    let settings = &app.settings;
+    let (scheme, usual) = if settings.tls.is_some() { ("https", 443) } else { ("http", 80) };
+    let port = settings.listen.port();
+    let suffix = if port == usual { String::new() } else { format!(":{port}") };
+    let mut local =
+        ["127.0.0.1", "localhost", "[::1]"].iter().map(|name| format!("{scheme}://{name}{suffix}"));
+    let listening = format!("{scheme}://{}", settings.listen);
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    local.any(|own| own == text)
+        || listening == text
+        || (!settings.public_url.is_empty() && settings.public_url == text)
+        || settings.allowed_hosts.iter().any(|name| host == Some(name))
+        || allowed_origin(app, origin)
 }
 
 fn allowed_origin(app: &App, origin: &HeaderValue) -> bool {
@@ -224,21 +241,18 @@ fn preflight(app: &App, headers: &HeaderMap) -> Response {
     }
 }
 
-/// Bodies are bounded while they arrive, whatever they say about their length.
-fn bounded(app: &App, request: Request) -> Result<Request, Problem> {
+/// What can be told about a body before it is read. It is bounded while it arrives all the same.
+fn unfit(app: &App, headers: &HeaderMap) -> Option<Problem> {
     let most = app.settings.body_bytes;
-    let length = request
-        .headers()
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > u64::try_from(most).unwrap_or(u64::MAX)) {
-        return Err(Problem::too_large(most));
+        return Some(Problem::too_large(most));
     }
-    if request.headers().contains_key(header::CONTENT_ENCODING) {
+    headers.contains_key(header::CONTENT_ENCODING).then(|| {
         let text = "send the body as it is; compressed bodies are not taken";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, api::Code::BadRequest, text));
-    }
-    Ok(request.map(|body| Body::new(Limited::new(body, most))))
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, api::Code::BadRequest, text)
+    })
 }
 
 fn bound_browsers(headers: &mut HeaderMap, secure: bool) {

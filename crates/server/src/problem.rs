@@ -1,11 +1,14 @@
 //! Errors as the wire shows them. Only this crate knows HTTP status codes.
 
+use access::pass::MintError;
 use access::{AuthError, BadPassword, Denied, Reason};
 use api::Code;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::RequestId;
-use runtime::{ActError, BackupError, EventError, LedgerError, PolicyFault, StoreError};
+use runtime::{
+    AccountError, ActError, BackupError, EngineError, EventError, LedgerError, PolicyFault, StoreError,
+};
 
 tokio::task_local! {
     /// The request that is being answered.
@@ -49,6 +52,10 @@ impl Problem {
 
     pub(crate) fn too_large(most: usize) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, Code::PayloadTooLarge, format!("at most {most} bytes"))
+    }
+
+    pub(crate) fn too_slow() -> Self {
+        Self::new(StatusCode::REQUEST_TIMEOUT, Code::BadRequest, "the body did not arrive in time")
     }
 
     pub(crate) fn conflict(detail: impl Into<String>) -> Self {
@@ -140,6 +147,10 @@ impl From<StoreError> for Problem {
             }
             StoreError::Missing("worktree" | "pass" | "added policy") => Self::not_found(),
             StoreError::Missing(_) => Self::unprocessable(error.to_string()),
+            // A character that not every database can hold.
+            StoreError::Engine(EngineError::Unfit { why, .. }) => {
+                Self::unprocessable(format!("a value cannot be kept: {why}"))
+            }
             StoreError::Engine(error) => {
                 tracing::error!(error = %error, source = ?std::error::Error::source(&error), "the store failed");
                 Self::unavailable(error.to_string())
@@ -173,6 +184,29 @@ impl From<BadPassword> for Problem {
         match error {
             BadPassword::Length | BadPassword::NotBcrypt => Self::unprocessable(error.to_string()),
             BadPassword::Machine => Self::unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<AccountError> for Problem {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::Act(error) => error.into(),
+            AccountError::Auth(error) => error.into(),
+            AccountError::Password(error) => error.into(),
+        }
+    }
+}
+
+impl From<MintError> for Problem {
+    fn from(error: MintError) -> Self {
+        match error {
+            MintError::LastDepth => Self::new(StatusCode::FORBIDDEN, Code::Forbidden, error.to_string()),
+            MintError::AlreadyOver
+            | MintError::TooLong
+            | MintError::Parent(_)
+            | MintError::WouldWiden
+            | MintError::TooLarge => Self::unprocessable(error.to_string()),
         }
     }
 }

@@ -17,10 +17,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use crate::patient::Patient;
 use crate::pipeline::Peer;
 use crate::settings::Settings;
 
@@ -93,6 +94,7 @@ pub(crate) async fn serve(
         .max_header_list_size(most)
         .keep_alive_interval(Duration::from_secs(30));
     let http = Arc::new(http);
+    let places = Arc::new(Semaphore::new(most_connections()));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -103,18 +105,26 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            drop(stream);
+            continue;
+        };
         let service = for_peer(router.clone(), Peer(peer));
         let (http, tls, watcher) = (Arc::clone(&http), tls.clone(), graceful.watcher());
         tokio::spawn(async move {
+            let _place = place;
+            let _counted = Counted::new();
             drop(stream.set_nodelay(true));
             match tls {
                 None => {
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    let connection =
+                        http.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream)), service);
                     drop(watcher.watch(connection.into_owned()).await);
                 }
                 Some(tls) => {
                     let Some(stream) = handshake(&tls, stream).await else { return };
-                    let connection = http.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    let connection =
+                        http.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream)), service);
                     drop(watcher.watch(connection.into_owned()).await);
                 }
             }
@@ -125,6 +135,30 @@ pub(crate) async fn serve(
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
+}
+
+/// One connection, as the metrics count it.
+struct Counted;
+
+impl Counted {
+    fn new() -> Self {
+        metrics::gauge!("palisade_connections").increment(1.0);
+        Self
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        metrics::gauge!("palisade_connections").decrement(1.0);
+    }
+}
+
+/// Connections beyond this are closed at once, so that files can still be opened.
+fn most_connections() -> usize {
+    const WANTED: u64 = 4_096;
+    const OTHER_FILES: u64 = 200;
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(WANTED);
+    usize::try_from(files.saturating_sub(OTHER_FILES).clamp(32, WANTED)).unwrap_or(32)
 }
 
 async fn handshake(

@@ -1,12 +1,14 @@
 //! Starts the daemon, and ends it in order.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::Lifetimes;
 use anyhow::Context;
 use api::Places;
-use metrics_exporter_prometheus::PrometheusBuilder;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use model::SystemClock;
 use runtime::{Boot, Runtime};
 use tokio::net::TcpListener;
@@ -48,7 +50,8 @@ pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
         let runtime = Runtime::boot(boot).await?;
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
-        serve_all(runtime, settings, listener, tls).await
+        let key_file = data::key_file(places, &settings);
+        serve_all(runtime, settings, listener, tls, key_file).await
     })?;
     drop(held);
     Ok(())
@@ -74,6 +77,7 @@ async fn serve_all(
     mut settings: Settings,
     listener: TcpListener,
     tls: Option<tokio_rustls::TlsAcceptor>,
+    key_file: Option<PathBuf>,
 ) -> anyhow::Result<()> {
     // Port 0 asks for any free port; from here on the real one counts.
     settings.listen = listener.local_addr()?;
@@ -84,20 +88,36 @@ async fn serve_all(
     }
     let (stop, stopping) = watch::channel(false);
     announce(&runtime, &settings).await?;
-    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone());
+    let kept = tokio::spawn(keep_metrics(metrics.clone(), stopping.clone()));
+    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), key_file);
     let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
     let serving = tokio::spawn(serve::serve(listener, tls, router(app), stopping));
     wait_for_the_end().await?;
     tracing::info!("stopping");
     stop.send_replace(true);
+    let in_order = async {
+        drop(serving.await);
+        drop(house.await);
+        drop(kept.await);
+        runtime.shut_down().await;
+    };
     // A second signal does not wait.
     tokio::select! {
-        _ = serving => {}
+        () = in_order => {}
         _ = wait_for_the_end() => tracing::warn!("stopped at once"),
     }
-    drop(house.await);
-    runtime.shut_down().await;
     Ok(())
+}
+
+/// Samples are folded together also when nobody reads them; otherwise they would pile up.
+async fn keep_metrics(metrics: PrometheusHandle, mut stop: watch::Receiver<bool>) {
+    let mut every = tokio::time::interval(Duration::from_secs(5));
+    loop {
+        tokio::select! {
+            _ = every.tick() => metrics.run_upkeep(),
+            () = stopped(&mut stop) => break,
+        }
+    }
 }
 
 /// Waits until the daemon is told to stop.

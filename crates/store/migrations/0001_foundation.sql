@@ -67,6 +67,7 @@ CREATE TABLE passes (
   seq BIGINT NOT NULL UNIQUE,
   user_id TEXT NOT NULL REFERENCES users (id),
   parent TEXT REFERENCES passes (id),
+  made_with TEXT REFERENCES api_keys (id),
   label TEXT NOT NULL,
   authority TEXT NOT NULL,
   created_at BIGINT NOT NULL,
@@ -75,6 +76,7 @@ CREATE TABLE passes (
 );
 CREATE INDEX passes_user ON passes (user_id, seq);
 CREATE INDEX passes_parent ON passes (parent);
+CREATE INDEX passes_made_with ON passes (made_with);
 
 CREATE TABLE repos (
   id TEXT PRIMARY KEY,

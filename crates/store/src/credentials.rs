@@ -24,13 +24,13 @@ impl Backing for Store {
     }
 
     async fn account(&self, email: &Email) -> Answer<Option<Account>> {
-        let sql = "SELECT id, role, enabled, version, password, totp FROM users WHERE email = $1 AND deleted_at IS NULL";
+        let sql = "SELECT id, role, enabled, version, password, totp, email FROM users WHERE email = $1 AND deleted_at IS NULL";
         let row = self.engine.row(sql, &[email.as_str().into()]).await.map_err(unavailable)?;
         row.as_ref().map(account).transpose().map_err(unavailable)
     }
 
     async fn account_of(&self, id: UserId) -> Answer<Option<Account>> {
-        let sql = "SELECT id, role, enabled, version, password, totp FROM users WHERE id = $1 AND deleted_at IS NULL";
+        let sql = "SELECT id, role, enabled, version, password, totp, email FROM users WHERE id = $1 AND deleted_at IS NULL";
         let row = self.engine.row(sql, &[id.to_string().into()]).await.map_err(unavailable)?;
         row.as_ref().map(account).transpose().map_err(unavailable)
     }
@@ -84,6 +84,11 @@ impl Backing for Store {
         tx.commit().await.map_err(unavailable)
     }
 
+    async fn bootstrap_fits(&self, digest: &str, now: Millis) -> Answer<bool> {
+        let sql = "SELECT 1 FROM bootstrap WHERE digest = $1 AND expires > $2";
+        Ok(self.engine.row(sql, &[digest.into(), now.into()]).await.map_err(unavailable)?.is_some())
+    }
+
     async fn take_bootstrap(&self, _: &Warrant, digest: &str, owner: NewOwner) -> Answer<bool> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
         let sql = "DELETE FROM bootstrap WHERE digest = $1 AND expires > $2";
@@ -105,6 +110,7 @@ impl Backing for Store {
             .await
             .map_err(unavailable)?;
         self.commit(tx, event).await.map_err(unavailable)?;
+        self.publish();
         Ok(true)
     }
 
@@ -180,11 +186,12 @@ impl Backing for Store {
         Ok(true)
     }
 
-    async fn end_family(&self, _: &Warrant, family: &str) -> Answer<()> {
+    async fn end_family(&self, _: &Warrant, family: &str) -> Answer<bool> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
         let sql = "UPDATE families SET ended_at = $2 WHERE id = $1 AND ended_at IS NULL";
-        tx.exec(sql, &[family.into(), self.clock.now().into()]).await.map_err(unavailable)?;
-        tx.commit().await.map_err(unavailable)
+        let ended = tx.exec(sql, &[family.into(), self.clock.now().into()]).await.map_err(unavailable)?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(ended == 1)
     }
 
     async fn family_live(&self, family: &str) -> Answer<bool> {
@@ -200,10 +207,19 @@ impl Backing for Store {
         Ok(used == 1)
     }
 
-    async fn rehash(&self, _: &Warrant, user: UserId, hash: &PasswordHash) -> Answer<()> {
+    async fn imported_cost(&self) -> Answer<Option<u32>> {
+        // `bcrypt+$2b$12$…`: two digits, so the greatest text is the greatest number.
+        let sql = "SELECT MAX(substr(password, 12, 2)) FROM users WHERE password LIKE 'bcrypt+%' AND deleted_at IS NULL";
+        let row = self.engine.row(sql, &[]).await.map_err(unavailable)?;
+        let cost = row.as_ref().map(|row| row.opt_text(0)).transpose().map_err(unavailable)?.flatten();
+        cost.map(|text| text.parse().map_err(|_| unavailable(odd(0)))).transpose()
+    }
+
+    async fn rehash(&self, _: &Warrant, user: UserId, old: &str, hash: &PasswordHash) -> Answer<()> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
-        let sql = "UPDATE users SET password = $2 WHERE id = $1";
-        tx.exec(sql, &[user.to_string().into(), hash.stored().into()]).await.map_err(unavailable)?;
+        let sql = "UPDATE users SET password = $2 WHERE id = $1 AND password = $3";
+        let args = [user.to_string().into(), hash.stored().into(), old.into()];
+        tx.exec(sql, &args).await.map_err(unavailable)?;
         tx.commit().await.map_err(unavailable)
     }
 
@@ -249,7 +265,7 @@ fn user_facts(row: &Row) -> Result<UserFacts, EngineError> {
 
 fn account(row: &Row) -> Result<Account, EngineError> {
     let totp = row.opt_blob(5)?.map(<[u8]>::to_vec);
-    Ok(Account { facts: user_facts(row)?, password: row.text(4)?.to_owned(), totp })
+    Ok(Account { facts: user_facts(row)?, email: parsed(row, 6)?, password: row.text(4)?.to_owned(), totp })
 }
 
 pub(crate) fn owners(row: &Row, index: usize) -> Result<Vec<UserId>, EngineError> {

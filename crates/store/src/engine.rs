@@ -71,6 +71,15 @@ impl Engine {
         }
     }
 
+    /// Takes the store for this process as long as it lives; false if another daemon has it. A file is guarded
+    /// by the data directory's own lock.
+    pub async fn hold(&self) -> Result<bool, EngineError> {
+        match &*self.0 {
+            Inner::Sqlite(_) => Ok(true),
+            Inner::Postgres(store) => store.hold().await,
+        }
+    }
+
     /// Runs a statement that only reads and gives all its rows. On SQLite it runs on the calling task: ask for
     /// pages, not for whole tables.
     pub async fn rows(&self, sql: &'static str, args: &[Value]) -> Result<Vec<Row>, EngineError> {
@@ -109,6 +118,30 @@ impl Engine {
         match &*self.0 {
             Inner::Sqlite(store) => store.ping().await,
             Inner::Postgres(store) => store.ping().await,
+        }
+    }
+
+    /// Whether there is so little room that only acts which narrow should be written.
+    pub fn is_tight(&self) -> bool {
+        match &*self.0 {
+            Inner::Sqlite(store) => store.ballast().is_tight(),
+            Inner::Postgres(_) => false, // the server keeps its own house
+        }
+    }
+
+    /// Frees the room that was kept back for acts which narrow.
+    pub fn make_room(&self) {
+        match &*self.0 {
+            Inner::Sqlite(store) => store.ballast().give_up(),
+            Inner::Postgres(_) => {}
+        }
+    }
+
+    /// Keeps room back again, as soon as there is enough.
+    pub fn restock(&self) {
+        match &*self.0 {
+            Inner::Sqlite(store) => store.ballast().restock(),
+            Inner::Postgres(_) => {}
         }
     }
 

@@ -58,7 +58,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<ApiKey>, StoreError> {
         let sql = "SELECT id, user_id, label, scope, created_at, expires, revoked_at, used_at FROM api_keys \
-                   WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM api_keys WHERE id = $2), 0) ORDER BY seq LIMIT $3";
+                   WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM api_keys WHERE id = $2 AND user_id = $1), 0) ORDER BY seq LIMIT $3";
         let args =
             [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
         let rows = self.engine.rows(sql, &args).await?;
@@ -97,11 +97,18 @@ impl Store {
         })
     }
 
-    /// Revokes a key; revoking it again changes nothing.
+    /// Revokes a key and every Pass made with it; revoking it again changes nothing.
     pub async fn revoke_key(&self, permit: Permit<RevokeKey>) -> Result<(), StoreError> {
+        let key = permit.into_act().key.to_string();
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL";
-        tx.exec(sql, &[permit.into_act().key.to_string().into(), self.clock.now().into()]).await?;
+        for sql in [
+            "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
+            "UPDATE passes SET revoked_at = $2 WHERE revoked_at IS NULL AND id IN ( \
+             WITH RECURSIVE line(id) AS (SELECT id FROM passes WHERE made_with = $1 \
+             UNION SELECT p.id FROM passes p JOIN line ON p.parent = line.id) SELECT id FROM line)",
+        ] {
+            tx.exec(sql, &[key.as_str().into(), self.clock.now().into()]).await?;
+        }
         Ok(tx.commit().await?)
     }
 
@@ -113,14 +120,14 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<PassRow>, StoreError> {
         let sql = "SELECT id, user_id, parent, label, authority, created_at, expires, revoked_at FROM passes \
-                   WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM passes WHERE id = $2), 0) ORDER BY seq LIMIT $3";
+                   WHERE user_id = $1 AND seq > COALESCE((SELECT seq FROM passes WHERE id = $2 AND user_id = $1), 0) ORDER BY seq LIMIT $3";
         let args =
             [permit.into_act().user.to_string().into(), after.map(|id| id.to_string()).into(), limit.into()];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(pass).collect::<Result<_, _>>()?)
     }
 
-    /// Keeps a new Pass. One made from a revoked Pass is not kept.
+    /// Keeps a new Pass. One made from a revoked Pass, or with a revoked key, is not kept.
     pub async fn mint_pass(&self, permit: Permit<MintPass>) -> Result<PassRow, StoreError> {
         let act = permit.into_act();
         let created_at = self.clock.now();
@@ -132,6 +139,13 @@ impl Store {
                 return Err(StoreError::Missing("pass"));
             }
         }
+        if let Some(key) = act.made_with {
+            let sql =
+                "UPDATE api_keys SET label = label WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL";
+            if tx.exec(sql, &[key.to_string().into(), act.user.to_string().into()]).await? == 0 {
+                return Err(StoreError::Missing("key"));
+            }
+        }
         let seq = tx.next("passes").await?;
         let authority = serde_json::to_string(&act.grant).map_err(|_| odd(4))?;
         let args = [
@@ -139,13 +153,14 @@ impl Store {
             seq.into(),
             act.user.to_string().into(),
             act.parent.map(|id| id.to_string()).into(),
+            act.made_with.map(|id| id.to_string()).into(),
             act.label.as_str().into(),
             authority.into(),
             created_at.into(),
             act.expires.into(),
         ];
-        let sql = "INSERT INTO passes (id, seq, user_id, parent, label, authority, created_at, expires) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let sql = "INSERT INTO passes (id, seq, user_id, parent, made_with, label, authority, created_at, expires) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
         tx.exec(sql, &args).await?;
         tx.commit().await?;
         Ok(PassRow {

@@ -47,6 +47,20 @@ pub struct LedgerFilter {
     pub before: i64,
 }
 
+impl LedgerFilter {
+    /// Whether this entry is one of those.
+    #[must_use]
+    pub fn fits(&self, entry: &IndexedEntry) -> bool {
+        let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+        same(&self.user, &entry.user)
+            && same(&self.action, &entry.action)
+            && same(&self.resource, &entry.resource)
+            && same(&self.decision, &entry.decision)
+            && (self.since..self.until).contains(&entry.at)
+            && entry.seq < self.before
+    }
+}
+
 /// What is remembered under an idempotency key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Remembered {
@@ -73,11 +87,14 @@ impl Store {
         Ok(rows.iter().map(event).collect::<Result<_, _>>()?)
     }
 
-    /// The first and the last event there are.
+    /// The first event that is kept, and the last one that ever was.
     pub async fn event_range(&self) -> Result<(EventSeq, EventSeq), StoreError> {
-        let row =
-            self.engine.row("SELECT COALESCE(MIN(seq), 0), COALESCE(MAX(seq), 0) FROM events", &[]).await?;
-        row.map_or(Ok((0, 0)), |row| Ok((row.int(0)?, row.int(1)?)))
+        let sql = "SELECT COALESCE((SELECT MIN(seq) FROM events), 0), \
+                   COALESCE((SELECT value FROM counters WHERE name = 'events'), 0)";
+        let Some(row) = self.engine.row(sql, &[]).await? else { return Ok((1, 0)) };
+        let (first, last) = (row.int(0)?, row.int(1)?);
+        // Where all are forgotten, the next one is the first.
+        Ok((if first == 0 { last.saturating_add(1) } else { first }, last))
     }
 
     /// Forgets events before a time; followers further behind are told.
@@ -89,7 +106,7 @@ impl Store {
     }
 
     pub(crate) async fn newest_event(&self) -> Result<EventSeq, EngineError> {
-        let row = self.engine.row("SELECT COALESCE(MAX(seq), 0) FROM events", &[]).await?;
+        let row = self.engine.row("SELECT value FROM counters WHERE name = 'events'", &[]).await?;
         row.map_or(Ok(0), |row| Ok(row.int(0)?))
     }
 

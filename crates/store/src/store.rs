@@ -1,6 +1,7 @@
 //! The store as the rest of the program sees it: facts to read, and effects that take a permit.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use access::Unavailable;
 use model::{Clock, EventKind, EventSeq, UserId, WorktreeId};
@@ -57,7 +58,9 @@ pub enum StartError {
 pub struct Store {
     pub(crate) engine: Engine,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The newest event, so that followers wake.
+    /// The newest event that is committed.
+    committed: Arc<AtomicI64>,
+    /// The newest event that followers may be told, so that they wake.
     newest: watch::Sender<EventSeq>,
 }
 
@@ -65,9 +68,10 @@ impl Store {
     /// A store over an open database whose schema is, or now becomes, current.
     pub async fn start(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         engine.ready(MIGRATIONS, clock.now()).await?;
-        let store = Self { engine, clock, newest: watch::Sender::new(0) };
+        let store = Self { engine, clock, committed: Arc::default(), newest: watch::Sender::new(0) };
         let newest = store.newest_event().await?;
-        store.newest.send_replace(newest);
+        store.committed.store(newest, Ordering::Release);
+        store.publish();
         Ok(store)
     }
 
@@ -77,7 +81,17 @@ impl Store {
         &self.engine
     }
 
-    /// Wakes when an event was committed.
+    /// Tells followers of everything that is committed. Whoever changed rights calls it when they are changed.
+    pub fn publish(&self) {
+        let committed = self.committed.load(Ordering::Acquire);
+        self.newest.send_if_modified(|newest| {
+            let more = committed > *newest;
+            *newest = committed.max(*newest);
+            more
+        });
+    }
+
+    /// Wakes when an event was published.
     #[must_use]
     pub fn follow(&self) -> watch::Receiver<EventSeq> {
         self.newest.subscribe()
@@ -104,10 +118,10 @@ impl Store {
         Ok(seq)
     }
 
-    /// Commits a change with its event and wakes the followers.
+    /// Commits a change with its event; [`Self::publish`] wakes the followers.
     pub(crate) async fn commit(&self, tx: Tx, event: EventSeq) -> Result<(), EngineError> {
         tx.commit().await?;
-        self.newest.send_modify(|newest| *newest = (*newest).max(event));
+        self.committed.fetch_max(event, Ordering::AcqRel);
         Ok(())
     }
 }

@@ -82,18 +82,21 @@ impl Store {
         let id = act.user.to_string();
         let mut tx = self.engine.write().await?;
         if let Some(name) = &act.name {
-            tx.exec("UPDATE users SET name = $2 WHERE id = $1", &[id.as_str().into(), name.as_str().into()])
-                .await?;
+            let sql = "UPDATE users SET name = $2 WHERE id = $1 AND deleted_at IS NULL";
+            tx.exec(sql, &[id.as_str().into(), name.as_str().into()]).await?;
         }
         if let Some(role) = act.role {
             if role != Role::Owner {
                 keep_an_owner(&mut tx, act.user).await?;
             }
-            let sql = "UPDATE users SET role = $2, version = version + 1 WHERE id = $1 AND role <> $2";
-            tx.exec(sql, &[id.as_str().into(), role.word().into()]).await?;
+            let sql = "UPDATE users SET role = $2, version = version + 1 WHERE id = $1 AND role <> $2 AND deleted_at IS NULL";
+            if tx.exec(sql, &[id.as_str().into(), role.word().into()]).await? > 0 {
+                self.sign_out(&mut tx, act.user).await?;
+            }
         }
         if act.enable {
-            tx.exec("UPDATE users SET enabled = 1 WHERE id = $1", &[id.as_str().into()]).await?;
+            let sql = "UPDATE users SET enabled = 1 WHERE id = $1 AND deleted_at IS NULL";
+            tx.exec(sql, &[id.as_str().into()]).await?;
         }
         let event = self.event(&mut tx, EventKind::UserChanged, None, Some(act.user)).await?;
         self.commit(tx, event).await?;
@@ -122,12 +125,8 @@ impl Store {
                    totp = NULL, deleted_at = $2 WHERE id = $1";
         tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
         self.sign_out(&mut tx, user).await?;
-        for sql in [
-            "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL",
-            "UPDATE passes SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL",
-        ] {
-            tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
-        }
+        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
+        tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
         let event = self.event(&mut tx, EventKind::UserDeleted, None, Some(user)).await?;
         Ok(self.commit(tx, event).await?)
     }
@@ -144,12 +143,18 @@ impl Store {
         self.put_password(act.user, act.hash.stored()).await
     }
 
-    /// Turns one-time passwords on or off.
+    /// Turns one-time passwords on or off. One seed does not replace another: it is turned off first.
     pub async fn change_totp(&self, permit: Permit<ChangeTotp>) -> Result<(), StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE users SET totp = $2, totp_step = $3 WHERE id = $1";
-        tx.exec(sql, &[act.user.to_string().into(), act.sealed_seed.into(), act.used_step.into()]).await?;
+        let sql = match act.sealed_seed {
+            Some(_) => "UPDATE users SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL",
+            None => "UPDATE users SET totp = $2, totp_step = $3 WHERE id = $1",
+        };
+        let args = [act.user.to_string().into(), act.sealed_seed.into(), act.used_step.into()];
+        if tx.exec(sql, &args).await? == 0 {
+            return Err(StoreError::InUse("one-time password"));
+        }
         Ok(tx.commit().await?)
     }
 
@@ -182,9 +187,15 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
+    /// Ends all that a user has open: logins, and the Passes that carry a part of their authority.
     async fn sign_out(&self, tx: &mut Tx, user: UserId) -> Result<(), EngineError> {
-        let sql = "UPDATE families SET ended_at = $2 WHERE user_id = $1 AND ended_at IS NULL";
-        tx.exec(sql, &[user.to_string().into(), self.clock.now().into()]).await.map(drop)
+        for sql in [
+            "UPDATE families SET ended_at = $2 WHERE user_id = $1 AND ended_at IS NULL",
+            "UPDATE passes SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL",
+        ] {
+            tx.exec(sql, &[user.to_string().into(), self.clock.now().into()]).await?;
+        }
+        Ok(())
     }
 
     async fn user_row(&self, id: UserId) -> Result<Option<User>, EngineError> {

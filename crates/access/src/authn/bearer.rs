@@ -31,6 +31,7 @@ pub struct Authenticator<B> {
     pub(super) passwords: Passwords,
     pub(super) lifetimes: Lifetimes,
     pub(super) strangers: Strangers,
+    hasty: Strangers,
     tickets: Tickets,
     mint: Mint,
     /// Credentials already checked, by the hash of their text, as long as the epoch stands.
@@ -42,7 +43,8 @@ impl<B: Backing> Authenticator<B> {
     /// Sets up authentication under this key ring.
     pub fn new(gate: Arc<Gate<B>>, ring: Arc<KeyRing>, lifetimes: Lifetimes) -> Result<Self, BadPassword> {
         let issuer = ring.fingerprint().to_string();
-        let strangers = Strangers::new(Arc::clone(gate.ledger()));
+        let strangers = Strangers::new(Arc::clone(gate.ledger()), "signin.refused");
+        let hasty = Strangers::new(Arc::clone(gate.ledger()), "request.limited");
         Ok(Self {
             backing: Arc::clone(gate.backing()),
             clock: Arc::clone(gate.clock()),
@@ -52,6 +54,7 @@ impl<B: Backing> Authenticator<B> {
             passwords: Passwords::new(2)?,
             lifetimes,
             strangers,
+            hasty,
             tickets: Tickets::default(),
             known: Cache::new(20_000),
             touched: Cache::new(10_000),
@@ -79,6 +82,7 @@ impl<B: Backing> Authenticator<B> {
         } else {
             self.by_token(bearer, now).await?
         };
+        self.gate.vouch(&who.via, epoch);
         self.known.insert(mark, (epoch, who.clone()));
         self.touch(&who, now).await;
         Ok(who)
@@ -89,9 +93,15 @@ impl<B: Backing> Authenticator<B> {
         self.strangers.refused(address, what, self.clock.now()).await;
     }
 
+    /// Remembers that a caller came too often: one entry per caller and minute.
+    pub async fn limited(&self, caller: &str) {
+        self.hasty.refused(caller, "too many requests", self.clock.now()).await;
+    }
+
     /// Writes down what strangers tried since; called from time to time and at the end.
     pub async fn flush_strangers(&self) {
         self.strangers.flush(self.clock.now()).await;
+        self.hasty.flush(self.clock.now()).await;
     }
 
     /// A ticket with which one socket can be opened, by this principal, soon.

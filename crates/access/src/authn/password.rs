@@ -8,6 +8,8 @@ use std::sync::Arc;
 use argon2::password_hash::phc::PasswordHash as Phc;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use tokio::sync::Semaphore;
 use vault::Secret;
 
@@ -17,12 +19,15 @@ use crate::PasswordHash;
 pub const MIN_PASSWORD: usize = 12;
 const MAX_PASSWORD: usize = 1_024;
 const MEMORY_KIB: u32 = 64 * 1024;
-const PASSES: u32 = 3;
+/// Three would do for Argon2id; six make one hash cost no less than bcrypt with 12 rounds (IDN-03).
+const PASSES: u32 = 6;
 const LANES: u32 = 1;
 const WRAPPED: &str = "bcrypt+";
 /// bcrypt's own form: `$2b$12$` and 22 characters of salt, then 31 of hash.
 const BCRYPT_SALT_END: usize = 29;
 const BCRYPT_LEN: usize = 60;
+/// The cost doubles with each step: 15 is about two seconds, 31 would be days and keep everyone waiting.
+const MAX_BCRYPT: u32 = 15;
 
 /// Why a password was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +36,7 @@ pub enum BadPassword {
     #[error("a password has {MIN_PASSWORD} to {MAX_PASSWORD} characters")]
     Length,
     /// Not a hash we can import.
-    #[error("expected a bcrypt hash (`$2a$`, `$2b$` or `$2y$`) with cost 12 or more")]
+    #[error("expected a bcrypt hash (`$2a$`, `$2b$` or `$2y$`) with cost 12 to {MAX_BCRYPT}")]
     NotBcrypt,
     /// The machine could not do it.
     #[error("the password could not be hashed")]
@@ -49,7 +54,7 @@ pub struct Passwords {
 impl Passwords {
     /// At most `at_once` hashes at a time.
     pub fn new(at_once: usize) -> Result<Self, BadPassword> {
-        let decoy = hash_now(b"nobody has this password")?;
+        let decoy = decoy().map_err(|_| BadPassword::Machine)?;
         Ok(Self { turns: Arc::new(Semaphore::new(at_once.max(1))), decoy: decoy.into() })
     }
 
@@ -65,7 +70,7 @@ impl Passwords {
     /// Takes in a bcrypt hash of another system.
     pub async fn import_bcrypt(&self, hash: String) -> Result<PasswordHash, BadPassword> {
         let cost = bcrypt_cost(&hash).ok_or(BadPassword::NotBcrypt)?;
-        if cost < 12 {
+        if !(12..=MAX_BCRYPT).contains(&cost) {
             return Err(BadPassword::NotBcrypt);
         }
         self.off_thread(move || {
@@ -76,11 +81,20 @@ impl Passwords {
         .await?
     }
 
-    /// Whether the password fits. Without an account it fails, at the same cost.
-    pub(crate) async fn verify(&self, password: Secret<String>, stored: Option<String>) -> bool {
+    /// Whether the password fits. Without an account it fails, at the same cost; where imported passwords
+    /// wait for their first login, every failure costs what the costliest of them does (`pad`).
+    pub(crate) async fn verify(
+        &self,
+        password: Secret<String>,
+        stored: Option<String>,
+        pad: Option<u32>,
+    ) -> bool {
         let decoy = Arc::clone(&self.decoy);
         let checked = self.off_thread(move || {
             let fits = verify_now(password.expose(), stored.as_deref().unwrap_or(&decoy));
+            if !fits && let Some(most) = pad {
+                spend_bcrypt(password.expose(), stored.as_deref(), most.min(MAX_BCRYPT));
+            }
             fits && stored.is_some()
         });
         checked.await.unwrap_or(false)
@@ -93,6 +107,16 @@ impl Passwords {
         let _turn = self.turns.acquire().await.map_err(|_| BadPassword::Machine)?;
         tokio::task::spawn_blocking(work).await.map_err(|_| BadPassword::Machine)
     }
+}
+
+/// A stored hash that no password fits: random where the hash would be. Checking against it costs what checking
+/// against a real one does, and making it costs nothing.
+fn decoy() -> Result<String, getrandom::Error> {
+    let (mut salt, mut hash) = ([0u8; 16], [0u8; 32]);
+    getrandom::fill(&mut salt)?;
+    getrandom::fill(&mut hash)?;
+    let (salt, hash) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
+    Ok(format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p={LANES}${salt}${hash}"))
 }
 
 /// Whether a stored hash should be replaced by a plain one at the next login.
@@ -134,6 +158,20 @@ fn bcrypt_cost(hash: &str) -> Option<u32> {
     hash.get(4..6)?.parse().ok().filter(|cost| (4..=31).contains(cost))
 }
 
+/// Does as much bcrypt work as is missing to one hash of cost `most`: 2^most less the 2^cost already done.
+fn spend_bcrypt(password: &str, stored: Option<&str>, most: u32) {
+    let wrapped = stored.and_then(|stored| stored.strip_prefix(WRAPPED));
+    let done: Option<u32> = wrapped.and_then(|rest| rest.get(4..6)?.parse().ok());
+    let costs = match done {
+        None => most..most + 1,
+        // 2^c + 2^(c+1) + … + 2^(most-1) = 2^most - 2^c
+        Some(done) => done..most,
+    };
+    for cost in costs {
+        drop(std::hint::black_box(bcrypt::hash_with_salt(password, cost, [0; 16])));
+    }
+}
+
 /// The bcrypt string of this password under the salt that was kept.
 fn rebuild_bcrypt(password: &str, salt: &str) -> Option<String> {
     // The crate parses salts only as part of a whole hash; the tail is a placeholder of the right length.
@@ -157,14 +195,15 @@ mod tests {
         let own = passwords.hash(secret("correct horse battery")).await.unwrap();
         let bcrypt = bcrypt::hash("correct horse battery", 12).unwrap();
         let imported = passwords.import_bcrypt(bcrypt).await.unwrap();
-        let parameters = "$argon2id$v=19$m=65536,t=3,p=1$";
+        let parameters = "$argon2id$v=19$m=65536,t=6,p=1$";
         assert!(own.stored().starts_with(parameters));
         assert!(imported.stored().contains(parameters));
         for stored in [own.stored(), imported.stored()] {
-            assert!(passwords.verify(secret("correct horse battery"), Some(stored.into())).await);
-            assert!(!passwords.verify(secret("correct horse batterz"), Some(stored.into())).await);
+            assert!(passwords.verify(secret("correct horse battery"), Some(stored.into()), None).await);
+            assert!(!passwords.verify(secret("correct horse batterz"), Some(stored.into()), None).await);
         }
-        assert!(!passwords.verify(secret("nobody has this password"), None).await, "the decoy opens nothing");
+        let decoy = passwords.verify(secret("nobody has this password"), None, None).await;
+        assert!(!decoy, "the decoy opens nothing");
     }
 
     #[tokio::test]
@@ -179,6 +218,8 @@ mod tests {
             "$1$abc",
             &good.replace("$2b$", "$2x$"),
             &format!("{good}a"),
+            &good.replace("$12$", "$16$"),
+            &good.replace("$12$", "$31$"),
             &good.replace('$', "€"),
         ] {
             assert!(passwords.import_bcrypt(bad.to_owned()).await.is_err(), "{bad}");

@@ -8,7 +8,10 @@ use super::digest::random_text;
 use super::password::is_wrapped;
 use super::{Authenticator, BadPassword, TotpSeed};
 use crate::record::{append, append_narrowing};
-use crate::{Account, Admission, Attempt, Backing, NewOwner, NewRefresh, Principal, Via, Warrant, Window};
+use crate::{
+    Account, Action, Admission, Attempt, Backing, NewOwner, NewRefresh, Principal, Resource, Via, Warrant,
+    Window,
+};
 
 /// Five failures a minute, fifty attempts a quarter of an hour; per account and per address.
 const FAILURES: Window = Window { most: 5, span: 60_000 };
@@ -74,9 +77,11 @@ impl<B: Backing> Authenticator<B> {
         password: Secret<String>,
         peer: &str,
     ) -> Result<Tokens, AuthError> {
-        let attempt = self.admit(&[format!("peer:{peer}"), "bootstrap".to_owned()], peer).await?;
-        if self.backing.any_user().await? {
-            self.strangers.refused(peer, "bootstrap after set-up", self.clock.now()).await;
+        // Per address only: a count for all would let anyone keep the owner from setting up.
+        let attempt = self.admit(&[format!("peer:{peer}")], peer).await?;
+        let digest = self.digests.of("bootstrap", secret);
+        if !self.backing.bootstrap_fits(&digest, self.clock.now()).await? {
+            self.strangers.refused(peer, "bootstrap", self.clock.now()).await;
             return Err(AuthError::Invalid);
         }
         let password = self.passwords.hash(password).await.map_err(|error| match error {
@@ -85,7 +90,6 @@ impl<B: Backing> Authenticator<B> {
         })?;
         let (user, now) = (UserId::random(), self.clock.now());
         let owner = NewOwner { user, email, name, password, now };
-        let digest = self.digests.of("bootstrap", secret);
         let opened = self.open_entry(&user, "bootstrap.used").await?;
         let taken = self.backing.take_bootstrap(&Warrant::new(), &digest, owner).await;
         let made = matches!(taken, Ok(true));
@@ -110,8 +114,7 @@ impl<B: Backing> Authenticator<B> {
         // What cannot be an address counts and costs like any other unknown account.
         let parsed = email.parse::<Email>().ok();
         let named = parsed.as_ref().map_or(email, Email::as_str);
-        let subject = format!("account:{}", self.digests.of("account", named));
-        let attempt = self.admit(&[subject, format!("peer:{peer}")], peer).await?;
+        let attempt = self.admit(&[self.subject(named), format!("peer:{peer}")], peer).await?;
         let account = match &parsed {
             Some(email) => self.backing.account(email).await?,
             None => None,
@@ -119,7 +122,9 @@ impl<B: Backing> Authenticator<B> {
         let stored = account.as_ref().map(|account| account.password.clone());
         let rewrite =
             stored.as_deref().is_some_and(is_wrapped).then(|| Secret::new(password.expose().clone()));
-        let fits = self.passwords.verify(password, stored).await;
+        // An imported password costs bcrypt too; while there is one, every failure costs as much.
+        let pad = self.backing.imported_cost().await?;
+        let fits = self.passwords.verify(password, stored, pad).await;
         let account = account.filter(|account| fits && account.facts.enabled);
         let Some(account) = account else {
             self.strangers.refused(peer, "login", self.clock.now()).await;
@@ -130,7 +135,7 @@ impl<B: Backing> Authenticator<B> {
         if let Some(password) = rewrite
             && let Ok(better) = self.passwords.hash(password).await
         {
-            self.backing.rehash(&Warrant::new(), account.facts.id, &better).await?;
+            self.backing.rehash(&Warrant::new(), account.facts.id, &account.password, &better).await?;
         }
         self.open_login(account.facts.id, account.facts.version).await
     }
@@ -144,7 +149,10 @@ impl<B: Backing> Authenticator<B> {
             return Err(AuthError::Invalid);
         };
         if row.family_live && row.used.is_some_and(|used| now - used > self.lifetimes.refresh_grace) {
-            self.backing.end_family(&Warrant::new(), &row.family).await?;
+            // Of several who bring it back at once, one ends the login and writes the entry.
+            if !self.backing.end_family(&Warrant::new(), &row.family).await? {
+                return Err(AuthError::Invalid);
+            }
             self.gate.epoch().bump();
             self.note(
                 &row.user.to_string(),
@@ -170,7 +178,28 @@ impl<B: Backing> Authenticator<B> {
     }
 
     /// Whether the caller, right now, knows their password (and one-time password, where there is one).
+    /// It counts like signing in, and a failure is on the ledger as a refusal of `action`.
     pub async fn reauthenticate(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        password: Secret<String>,
+        totp: Option<&str>,
+        peer: &str,
+    ) -> Result<(), AuthError> {
+        let checked = self.recheck(who, password, totp, peer).await;
+        let cause = match &checked {
+            Ok(()) => return Ok(()),
+            Err(AuthError::Throttled { .. }) => "too many attempts",
+            Err(AuthError::TotpNeeded) => "one-time password needed",
+            Err(AuthError::Invalid | AuthError::BadPassword) => "wrong password or one-time password",
+            Err(AuthError::Busy) => "cannot be checked now",
+        };
+        self.gate.refused(who, action, Resource::User(who.user()), cause).await;
+        checked
+    }
+
+    async fn recheck(
         &self,
         who: &Principal,
         password: Secret<String>,
@@ -179,33 +208,51 @@ impl<B: Backing> Authenticator<B> {
     ) -> Result<(), AuthError> {
         let Via::Login(_) = who.via() else { return Err(AuthError::Invalid) };
         let account = self.backing.account_of(who.user()).await?.ok_or(AuthError::Invalid)?;
-        let attempt = self.admit(&[format!("user:{}", who.user()), format!("peer:{peer}")], peer).await?;
-        if !self.passwords.verify(password, Some(account.password.clone())).await {
-            self.strangers.refused(peer, "password check", self.clock.now()).await;
+        let subjects = [self.subject(account.email.as_str()), format!("peer:{peer}")];
+        let attempt = self.count(&subjects).await?;
+        if !self.passwords.verify(password, Some(account.password.clone()), None).await
+            || !self.totp_fits(&account, totp).await?
+        {
             return Err(AuthError::Invalid);
         }
-        self.check_totp(&account, totp, peer).await?;
         Ok(self.backing.clear_attempt(&Warrant::new(), &attempt).await?)
     }
 
+    /// What attempts on an account count against, whether it exists or not.
+    fn subject(&self, email: &str) -> String {
+        format!("account:{}", self.digests.of("account", email))
+    }
+
     async fn check_totp(&self, account: &Account, code: Option<&str>, peer: &str) -> Result<(), AuthError> {
-        let Some(sealed) = &account.totp else { return Ok(()) };
-        let user = account.facts.id;
-        let code = code.ok_or(AuthError::TotpNeeded)?;
-        let seed = TotpSeed::open(&self.ring, user, sealed.clone()).ok_or(AuthError::Busy)?;
-        let fresh = match seed.step_of(code, self.clock.now()) {
-            Some(step) => self.backing.use_totp_step(&Warrant::new(), user, step).await?,
-            None => false,
-        };
-        if fresh {
+        if self.totp_fits(account, code).await? {
             return Ok(());
         }
         self.strangers.refused(peer, "one-time password", self.clock.now()).await;
         Err(AuthError::Invalid)
     }
 
-    /// Counts the attempt before anything is judged.
+    /// Whether this is an unused code of now, or none is needed.
+    async fn totp_fits(&self, account: &Account, code: Option<&str>) -> Result<bool, AuthError> {
+        let Some(sealed) = &account.totp else { return Ok(true) };
+        let user = account.facts.id;
+        let code = code.ok_or(AuthError::TotpNeeded)?;
+        let seed = TotpSeed::open(&self.ring, user, sealed.clone()).ok_or(AuthError::Busy)?;
+        match seed.step_of(code, self.clock.now()) {
+            Some(step) => Ok(self.backing.use_totp_step(&Warrant::new(), user, step).await?),
+            None => Ok(false),
+        }
+    }
+
+    /// Counts a stranger's attempt before anything is judged.
     async fn admit(&self, subjects: &[String], peer: &str) -> Result<String, AuthError> {
+        let counted = self.count(subjects).await;
+        if let Err(AuthError::Throttled { .. }) = counted {
+            self.strangers.refused(peer, "too many attempts", self.clock.now()).await;
+        }
+        counted
+    }
+
+    async fn count(&self, subjects: &[String]) -> Result<String, AuthError> {
         let id = random_text().map_err(|_| AuthError::Busy)?;
         let at = self.clock.now();
         let attempt = Attempt {
@@ -218,7 +265,6 @@ impl<B: Backing> Authenticator<B> {
         match self.backing.admit_attempt(&Warrant::new(), &attempt).await? {
             Admission::Admitted => Ok(id),
             Admission::NotBefore(time) => {
-                self.strangers.refused(peer, "too many attempts", at).await;
                 Err(AuthError::Throttled { retry_ms: time.saturating_sub(at).max(1) })
             }
         }

@@ -1,4 +1,5 @@
-//! Calls that nobody could be named for: counted, and written down once per address and minute.
+//! Refusals that come in numbers (nobody could be named for the call, or the caller comes too often): counted,
+//! and written down once per caller and minute.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +13,11 @@ const MINUTE: Millis = 60_000;
 /// More addresses than this in one minute share one count.
 const MOST: usize = 4_096;
 
-/// Refusals that have no principal.
+/// Refusals of one kind.
 #[derive(Debug)]
 pub(crate) struct Strangers {
     ledger: Arc<Ledger>,
+    action: &'static str,
     seen: Mutex<HashMap<String, Seen>>,
 }
 
@@ -27,8 +29,8 @@ struct Seen {
 }
 
 impl Strangers {
-    pub(crate) fn new(ledger: Arc<Ledger>) -> Self {
-        Self { ledger, seen: Mutex::default() }
+    pub(crate) fn new(ledger: Arc<Ledger>, action: &'static str) -> Self {
+        Self { ledger, action, seen: Mutex::default() }
     }
 
     /// Counts a refusal; the first of an address in a minute is written down at once.
@@ -75,8 +77,10 @@ impl Strangers {
     }
 
     async fn write(&self, address: &str, what: &str, earlier: u64) {
-        let draft = Draft::new("nobody", "signin.refused", Decision::Refused)
-            .on(address.to_owned())
+        let (who, on) =
+            if address.starts_with("usr_") { (address, "installation") } else { ("nobody", address) };
+        let draft = Draft::new(who, self.action, Decision::Refused)
+            .on(on.to_owned())
             .because(what.to_owned())
             .with("not_written", earlier.to_string());
         if let Err(error) = append_narrowing(&self.ledger, draft).await {

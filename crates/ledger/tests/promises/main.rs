@@ -21,4 +21,6 @@ mod retention;
 #[cfg(test)]
 mod stored_bytes;
 #[cfg(test)]
+mod tail;
+#[cfg(test)]
 mod tampering;

@@ -13,16 +13,7 @@ pub(super) fn run(session: &Session, command: cli::Key) -> Result<Shown, Failure
     match command {
         cli::Key::List { user } => {
             let user = resolve::user(&client, user.as_deref().unwrap_or("me"))?;
-            let mut all = Vec::new();
-            let mut after = None;
-            loop {
-                let page = client.keys(&user, after.as_deref())?;
-                all.extend(page.items);
-                match page.next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
-            }
+            let all = resolve::every(|after| client.keys(&user, after).map(|page| (page.items, page.next)))?;
             let row = |key: &api::ApiKey| {
                 let used = key.used_at.map(moment).unwrap_or_else(|| "never used".into());
                 let state = if key.revoked_at.is_some() { "revoked" } else { "" };

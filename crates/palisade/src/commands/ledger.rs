@@ -8,8 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::{Client, LedgerEntry, LedgerFilter};
-use ledger::verify::{Anchors, Report, Trust, Verdict, verify};
-use serde::Deserialize;
+use ledger::verify::{Anchors, Report, Trust, verify};
+use serde::{Deserialize, Serialize};
 
 use super::resolve;
 use crate::cli;
@@ -100,21 +100,39 @@ fn tail(client: &Client, lines: u32, follow: bool, json: bool) -> Result<Shown, 
     }
 }
 
-fn online(client: &Client) -> Result<Shown, Failure> {
-    let report = client.verify_ledger()?;
-    let mut text = format!(
-        "{}: {} entries, {} checkpoints; claim: {}\n",
-        report.verdict, report.entries, report.checkpoints, report.claim
-    );
-    for finding in &report.findings {
+/// A verdict and what it rests on, as the daemon or this program found it.
+struct Found<'a> {
+    verdict: &'a str,
+    claim: &'a str,
+    entries: u64,
+    checkpoints: u64,
+    findings: Vec<String>,
+}
+
+fn judged(report: &impl Serialize, found: &Found<'_>) -> Result<Shown, Failure> {
+    let Found { verdict, claim, entries, checkpoints, findings } = found;
+    let mut text = format!("{verdict}: {entries} entries, {checkpoints} checkpoints; claim: {claim}\n");
+    for finding in findings {
         text.push_str(&format!("  {finding}\n"));
     }
-    let value = serde_json::to_value(&report).unwrap_or_default();
-    match report.verdict.as_str() {
-        "intact" => Ok(Shown::new(&report, text)),
+    let value = serde_json::to_value(report).unwrap_or_default();
+    match *verdict {
+        "intact" => Ok(Shown::new(report, text)),
         "tampered" => Err(Failure::Tampered(value, text)),
         _ => Err(Failure::Unverifiable(value, text)),
     }
+}
+
+fn online(client: &Client) -> Result<Shown, Failure> {
+    let report = client.verify_ledger()?;
+    let found = Found {
+        verdict: &report.verdict,
+        claim: &report.claim,
+        entries: report.entries,
+        checkpoints: report.checkpoints,
+        findings: report.findings.clone(),
+    };
+    judged(&report, &found)
 }
 
 fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Failure> {
@@ -128,19 +146,15 @@ fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Fai
         None => None,
     };
     let report: Report = verify(dir, &trust, None, anchors.as_ref());
-    let mut text = format!(
-        "{}: {} entries, {} checkpoints; claim: {}\n",
-        report.verdict, report.entries, report.checkpoints, report.claim
-    );
-    for finding in &report.findings {
-        text.push_str(&format!("  {finding}\n"));
-    }
-    let value = serde_json::to_value(&report).unwrap_or_default();
-    match report.verdict {
-        Verdict::Intact => Ok(Shown::new(&report, text)),
-        Verdict::Tampered => Err(Failure::Tampered(value, text)),
-        Verdict::Unverifiable => Err(Failure::Unverifiable(value, text)),
-    }
+    let (verdict, claim) = (report.verdict.to_string(), report.claim.to_string());
+    let found = Found {
+        verdict: &verdict,
+        claim: &claim,
+        entries: report.entries,
+        checkpoints: report.checkpoints,
+        findings: report.findings.iter().map(ToString::to_string).collect(),
+    };
+    judged(&report, &found)
 }
 
 /// One line of an export.

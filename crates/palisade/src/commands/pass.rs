@@ -13,16 +13,8 @@ pub(super) fn run(session: &Session, command: cli::Pass) -> Result<Shown, Failur
     match command {
         cli::Pass::List { user } => {
             let user = resolve::user(&client, user.as_deref().unwrap_or("me"))?;
-            let mut all = Vec::new();
-            let mut after = None;
-            loop {
-                let page = client.passes(&user, after.as_deref())?;
-                all.extend(page.items);
-                match page.next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
-            }
+            let all =
+                resolve::every(|after| client.passes(&user, after).map(|page| (page.items, page.next)))?;
             let row = |pass: &api::Pass| {
                 let state = if pass.revoked_at.is_some() { "revoked" } else { "" };
                 vec![pass.id.clone(), pass.label.clone(), moment(pass.expires), state.to_owned()]

@@ -12,16 +12,7 @@ pub(super) fn run(session: &Session, command: cli::Repo) -> Result<Shown, Failur
     let client = session.client()?;
     match command {
         cli::Repo::List => {
-            let mut all = Vec::new();
-            let mut after = None;
-            loop {
-                let page = client.repos(after.as_deref())?;
-                all.extend(page.items);
-                match page.next {
-                    Some(next) => after = Some(next),
-                    None => break,
-                }
-            }
+            let all = resolve::repos(&client)?;
             let rows: Vec<_> = all
                 .iter()
                 .map(|repo| vec![repo.id.clone(), repo.name.clone(), repo.origin.clone()])

@@ -43,16 +43,7 @@ pub(super) fn run(session: &Session, command: cli::User) -> Result<Shown, Failur
 }
 
 fn list(client: &Client) -> Result<Shown, Failure> {
-    let mut all = Vec::new();
-    let mut after = None;
-    loop {
-        let page = client.users(None, after.as_deref(), Some(100))?;
-        all.extend(page.items);
-        match page.next {
-            Some(next) => after = Some(next),
-            None => break,
-        }
-    }
+    let all = resolve::users(client)?;
     let row = |user: &api::User| {
         let state = if user.enabled { "" } else { "disabled" };
         vec![user.id.clone(), user.email.clone(), user.name.clone(), user.role.clone(), state.to_owned()]

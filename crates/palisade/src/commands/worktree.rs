@@ -14,7 +14,7 @@ pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Fa
     match command {
         cli::Worktree::List { repo, name, archived } => {
             let repo = repo.map(|repo| resolve::repo(&client, &repo)).transpose()?;
-            list(&client, WorktreeFilter { repo, name, archived, limit: Some(100), after: None })
+            list(&client, &WorktreeFilter { repo, name, archived, ..WorktreeFilter::default() })
         }
         cli::Worktree::Create { repo, name, about, tier } => {
             let repo = resolve::repo(&client, &repo)?;
@@ -44,16 +44,8 @@ pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Fa
     }
 }
 
-fn list(client: &Client, mut filter: WorktreeFilter) -> Result<Shown, Failure> {
-    let mut all = Vec::new();
-    loop {
-        let page = client.worktrees(&filter)?;
-        all.extend(page.items);
-        match page.next {
-            Some(next) => filter.after = Some(next),
-            None => break,
-        }
-    }
+fn list(client: &Client, filter: &WorktreeFilter) -> Result<Shown, Failure> {
+    let all = resolve::worktrees(client, filter)?;
     let row = |one: &api::Worktree| {
         let state = if one.archived_at.is_some() { "archived" } else { "" };
         vec![

@@ -7,12 +7,12 @@ use api::{
 use axum::extract::State;
 use axum::http::StatusCode;
 use model::{DisplayName, Email};
-use runtime::PasswordSource;
+use runtime::Proof;
 use vault::Secret;
 
 use super::{Answer, Made};
 use crate::app::App;
-use crate::extract::{Caller, From, Json};
+use crate::extract::{Caller, From, Json, refused};
 use crate::problem::Problem;
 
 fn tokens(made: &access::Tokens) -> TokenResponse {
@@ -96,9 +96,8 @@ pub(crate) async fn change_password(
     Json(body): Json<ChangePasswordRequest>,
 ) -> Result<StatusCode, Problem> {
     let totp = body.totp.as_ref().map(|code| code.0.as_str());
-    app.runtime.auth().reauthenticate(&who, Secret::new(body.current.0), totp, &peer).await?;
-    let hash = app.runtime.hash(PasswordSource::Plain(Secret::new(body.new.0))).await?;
-    app.runtime.change_password(&who, hash).await?;
+    let proof = Proof { password: Secret::new(body.current.0), totp, peer: &peer };
+    app.runtime.change_password(&who, proof, Secret::new(body.new.0)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -117,10 +116,12 @@ pub(crate) async fn confirm_totp(
     From(peer): From,
     Json(body): Json<ConfirmTotpRequest>,
 ) -> Result<StatusCode, Problem> {
-    app.runtime.auth().reauthenticate(&who, Secret::new(body.password.0), Some(&body.code.0), &peer).await?;
-    let sealed = hex::decode(&body.handle.0)
-        .map_err(|_| Problem::unprocessable("`handle` is not one that was offered"))?;
-    app.runtime.confirm_totp(&who, sealed, &body.code.0).await??;
+    let Ok(sealed) = hex::decode(&body.handle.0) else {
+        return Err(refused(&app, &who, "totp.change", "`handle` is not one that was offered".into()).await);
+    };
+    // Where one is on already, the code of the new seed is not one of it: turn it off first.
+    let proof = Proof { password: Secret::new(body.password.0), totp: Some(&body.code.0), peer: &peer };
+    app.runtime.confirm_totp(&who, proof, sealed, &body.code.0).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -132,7 +133,7 @@ pub(crate) async fn remove_totp(
     From(peer): From,
     Json(body): Json<RemoveTotpRequest>,
 ) -> Result<StatusCode, Problem> {
-    app.runtime.auth().reauthenticate(&who, Secret::new(body.password.0), Some(&body.totp.0), &peer).await?;
-    app.runtime.remove_totp(&who).await?;
+    let proof = Proof { password: Secret::new(body.password.0), totp: Some(&body.totp.0), peer: &peer };
+    app.runtime.remove_totp(&who, proof).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -21,8 +21,8 @@ pub(crate) async fn create(State(app): State<App>, Caller(who): Caller) -> Resul
         Problem::unavailable("there is no room for a backup in the data directory")
     };
     // Sealed before it touches the disk, and without a name: it is gone when the last handle closes.
-    let mut file = crate::data::scratch(&app.settings.data).map_err(unwritable)?;
-    app.runtime.backup(&who, file.try_clone().map_err(unwritable)?).await?;
+    let data = app.settings.data.clone();
+    let mut file = app.runtime.backup(&who, move || crate::data::scratch(&data)).await?;
     file.rewind().map_err(unwritable)?;
     let (send, receive) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
     tokio::task::spawn_blocking(move || {

@@ -1,5 +1,6 @@
 //! Live events: tickets, and the stream over server-sent events. The socket is in [`super::socket`].
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use axum::http::HeaderMap;
 use axum::response::Sse;
 use axum::response::sse::{Event as SseEvent, KeepAlive};
 use futures_util::Stream;
-use runtime::Follower;
+use runtime::{ActError, EventError, Follower};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use utoipa::IntoParams;
 
 use super::Answer;
@@ -57,35 +59,68 @@ pub(crate) async fn stream(
     Query(query): Query<After>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
-    let resumed =
-        headers.get("last-event-id").and_then(|value| value.to_str().ok()).and_then(|text| text.parse().ok());
+    let resumed = match headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().parse()) {
+        None => None,
+        Some(Ok(seq)) => Some(seq),
+        Some(Err(_)) => return Err(Problem::unprocessable("`Last-Event-ID` is not a number that was given")),
+    };
     let follower = app.runtime.follow(&who, resumed.or(query.after)).await?;
     let held = app
         .sockets
         .clone()
         .try_acquire_owned()
         .map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
-    let first = Some((follower, app.stopping.clone(), held));
-    let stream = futures_util::stream::unfold(first, async |state| {
-        let (mut follower, mut stopping, held) = state?;
+    let live = Live { follower, waiting: VecDeque::new(), stopping: app.stopping.clone(), held };
+    let stream = futures_util::stream::unfold(Some(live), async |live| {
+        let mut live = live?;
+        Some(match live.next().await {
+            Ok(event) => (Ok(sent(&event)), Some(live)),
+            Err(why) => (Ok(ended(why)), None),
+        })
+    });
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+}
+
+/// One stream under way.
+struct Live {
+    follower: Follower,
+    waiting: VecDeque<model::Event>,
+    stopping: watch::Receiver<bool>,
+    #[expect(dead_code, reason = "holding it is its use")]
+    held: OwnedSemaphorePermit,
+}
+
+impl Live {
+    /// The next event, or why there is none any more. A slow reader does not outlive the right to read.
+    async fn next(&mut self) -> Result<model::Event, &'static str> {
         loop {
-            let next = tokio::select! {
-                next = follower.next() => next,
-                () = crate::up::stopped(&mut stopping) => return Some((vec![ended("the daemon is shutting down; reconnect with the last id")], None)),
-            };
-            match next {
-                Ok(events) if events.is_empty() => {}
-                Ok(events) => {
-                    return Some((events.iter().map(sent).collect(), Some((follower, stopping, held))));
+            match self.waiting.pop_front() {
+                Some(event) if self.follower.is_stale() => {
+                    self.follower.back_to(event.seq.saturating_sub(1));
+                    self.waiting.clear();
                 }
-                Err(_) => return Some((vec![ended("you may no longer follow; sign in again")], None)),
+                Some(event) => return Ok(event),
+                None => {}
             }
+            let next = tokio::select! {
+                next = self.follower.next() => next,
+                () = crate::up::stopped(&mut self.stopping) => {
+                    return Err("the daemon is shutting down; reconnect with the last id");
+                }
+            };
+            self.waiting.extend(next.map_err(|error| why_ended(&error))?);
         }
-    });
-    let single = futures_util::StreamExt::flat_map(stream, |batch: Vec<SseEvent>| {
-        futures_util::stream::iter(batch.into_iter().map(Ok))
-    });
-    Ok(Sse::new(single).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
+    }
+}
+
+/// What a follower is told at the end.
+pub(crate) fn why_ended(error: &EventError) -> &'static str {
+    match error {
+        EventError::Act(ActError::Denied(_)) => "you may no longer follow; sign in again",
+        EventError::Act(_) | EventError::TooOld(_) | EventError::Ahead(_) => {
+            "events cannot be read now; reconnect with the last id"
+        }
+    }
 }
 
 fn sent(one: &model::Event) -> SseEvent {

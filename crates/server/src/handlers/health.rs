@@ -4,6 +4,7 @@ use api::{Check, Health};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use vault::KeyRing;
 
 use crate::app::App;
 
@@ -19,7 +20,7 @@ pub(crate) async fn livez() -> Json<Health> {
     healthz().await
 }
 
-/// Whether the daemon can do its work: store, ledger, policies.
+/// Whether the daemon can do its work: store, ledger, policies, keys.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
@@ -35,6 +36,8 @@ pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>)
             detail: check.fault.unwrap_or_default(),
         })
         .collect();
+    let fault = key_fault(&app);
+    checks.push(Check { name: "keys".into(), ok: fault.is_none(), detail: fault.unwrap_or_default().into() });
     checks.push(Check {
         name: "running".into(),
         ok: !stopping,
@@ -44,4 +47,12 @@ pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>)
     let (code, status) =
         if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
     (code, Json(Health { status: status.into(), checks }))
+}
+
+/// A key that is no longer where it was read from: this process goes on, the next start would not.
+fn key_fault(app: &App) -> Option<&'static str> {
+    let file = app.key_file.as_ref()?;
+    let same = vault::source::read_file(file)
+        .is_ok_and(|key| KeyRing::new(key).fingerprint() == app.runtime.ring().fingerprint());
+    (!same).then_some("the master key is gone or another one; put it back before the next start")
 }

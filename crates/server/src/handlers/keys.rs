@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use model::{DisplayName, KeyId, UserId};
 
-use super::{Answer, Made, Paging, cursor, limit};
+use super::{Answer, KeyPaging, Made, cursor, limit};
 use crate::app::App;
 use crate::extract::{Caller, Id, Json, Query, field, refused};
 use crate::problem::Problem;
@@ -27,13 +27,13 @@ fn key(row: runtime::ApiKey) -> ApiKey {
 }
 
 /// Lists a user's keys.
-#[utoipa::path(get, path = "/api/v1/users/{user}/keys", tag = "keys", params(("user" = String, Path), Paging),
+#[utoipa::path(get, path = "/api/v1/users/{user}/keys", tag = "keys", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$"), KeyPaging),
     responses((status = 200, body = ApiKeyPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Caller(who): Caller,
     Id(user): Id<UserId>,
-    Query(paging): Query<Paging>,
+    Query(paging): Query<KeyPaging>,
 ) -> Answer<ApiKeyPage> {
     let most = limit(paging.limit, 100)?;
     let page = app.runtime.keys(&who, user, cursor(paging.after)?, most).await?;
@@ -73,7 +73,7 @@ pub(crate) async fn create(
 }
 
 /// Revokes a key.
-#[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys", params(("key" = String, Path)), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/keys/{key}", tag = "keys", params(("key" = String, Path, pattern = "^key_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn revoke(
     State(app): State<App>,
     Caller(who): Caller,

@@ -18,17 +18,22 @@ use crate::problem::Problem;
 #[serde(deny_unknown_fields)]
 pub(crate) struct LedgerParams {
     /// The `next` of the page before.
+    #[param(pattern = "^[0-9]{1,18}$")]
     after: Option<String>,
     /// How many, 50 unless told.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<i64>,
     /// The user who acted.
+    #[param(max_length = 200, pattern = "^[ -~]*$")]
     user: Option<String>,
     /// The action.
+    #[param(max_length = 200, pattern = "^[ -~]*$")]
     action: Option<String>,
     /// The resource.
+    #[param(max_length = 200, pattern = "^[ -~]*$")]
     resource: Option<String>,
     /// allowed, refused, done, failed or noted.
+    #[param(pattern = "^(?:allowed|refused|done|failed|noted)$")]
     decision: Option<String>,
     /// From this time on; milliseconds since the epoch.
     since: Option<i64>,
@@ -60,13 +65,19 @@ pub(crate) async fn search(
         user: params.user.unwrap_or_default(),
         action: params.action.unwrap_or_default(),
         resource: params.resource.unwrap_or_default(),
-        decision: params.decision.unwrap_or_default(),
+        decision: params.decision.clone().unwrap_or_default(),
         since: params.since,
         until: params.until,
         before: super::cursor(params.after)?,
     };
-    if [&query.user, &query.action, &query.resource, &query.decision].iter().any(|text| text.contains('\0')) {
-        return Err(Problem::unprocessable("a filter holds a character that no entry has"));
+    let decision = params.decision;
+    let fits = |text: &&String| text.len() <= 200 && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
+    if ![&query.user, &query.action, &query.resource].iter().all(fits) {
+        return Err(Problem::unprocessable("a filter holds a character that no entry has, or is too long"));
+    }
+    let known = ["allowed", "refused", "done", "failed", "noted"];
+    if decision.is_some_and(|word| !known.contains(&word.as_str())) {
+        return Err(Problem::unprocessable("`decision`: expected allowed, refused, done, failed or noted"));
     }
     let page = app.runtime.search_ledger(&who, query, most).await?;
     let items = page.items.into_iter().map(entry).collect();

@@ -26,15 +26,26 @@ pub(crate) type Answer<T> = Result<Json<T>, Problem>;
 /// What handlers give that made something.
 pub(crate) type Made<T> = Result<(StatusCode, Json<T>), Problem>;
 
-/// Which page of a list.
-#[derive(Debug, serde::Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Paging {
-    /// The `next` of the page before.
-    after: Option<String>,
-    /// How many, 50 unless told.
-    #[param(minimum = 1, maximum = 100)]
-    limit: Option<i64>,
+macro_rules! paging {
+    ($($name:ident $shape:literal)+) => {$(
+        /// Which page of a list.
+        #[derive(Debug, serde::Deserialize, IntoParams)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            /// The `next` of the page before.
+            #[param(pattern = $shape)]
+            after: Option<String>,
+            /// How many, 50 unless told.
+            #[param(minimum = 1, maximum = 100)]
+            limit: Option<i64>,
+        }
+    )+};
+}
+
+paging! {
+    KeyPaging "^key_[0-9a-f]{32}$"
+    PassPaging "^pas_[0-9a-f]{32}$"
+    RepoPaging "^rep_[0-9a-f]{32}$"
 }
 
 /// How many rows, within bounds.

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use model::{DisplayName, PassId, UserId};
 
-use super::{Answer, Made, Paging, cursor, limit};
+use super::{Answer, Made, PassPaging, cursor, limit};
 use crate::app::App;
 use crate::extract::{Caller, Id, Json, Query, field, refused};
 
@@ -26,13 +26,13 @@ fn pass(row: runtime::PassRow) -> Pass {
 }
 
 /// Lists a user's Passes.
-#[utoipa::path(get, path = "/api/v1/users/{user}/passes", tag = "passes", params(("user" = String, Path), Paging),
+#[utoipa::path(get, path = "/api/v1/users/{user}/passes", tag = "passes", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$"), PassPaging),
     responses((status = 200, body = PassPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Caller(who): Caller,
     Id(user): Id<UserId>,
-    Query(paging): Query<Paging>,
+    Query(paging): Query<PassPaging>,
 ) -> Answer<PassPage> {
     let most = limit(paging.limit, 100)?;
     let page = app.runtime.passes(&who, user, cursor(paging.after)?, most).await?;
@@ -55,12 +55,12 @@ pub(crate) async fn mint(
     if !(1..=MOST_MINUTES).contains(&minutes) {
         return Err(refused(&app, &who, ACTION, format!("`minutes` is 1 to {MOST_MINUTES}")).await);
     }
-    let (row, token) = app.runtime.mint_pass(&who, label, &body.grant, i64::from(minutes) * MINUTE).await?;
+    let (row, token) = app.runtime.mint_pass(&who, label, &body.grant, i64::from(minutes) * MINUTE).await??;
     Ok((StatusCode::CREATED, axum::Json(NewPass { pass: pass(row), token: Hidden(token.expose().clone()) })))
 }
 
 /// Revokes a Pass and everything made from it.
-#[utoipa::path(delete, path = "/api/v1/passes/{pass}", tag = "passes", params(("pass" = String, Path)),
+#[utoipa::path(delete, path = "/api/v1/passes/{pass}", tag = "passes", params(("pass" = String, Path, pattern = "^pas_[0-9a-f]{32}$")),
     responses((status = 200, body = Revoked)))]
 pub(crate) async fn revoke(
     State(app): State<App>,

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use model::{RepoId, RepoName};
 
-use super::{Answer, Made, Paging, cursor, limit};
+use super::{Answer, Made, RepoPaging, cursor, limit};
 use crate::app::App;
 use crate::extract::{Caller, Id, Json, Query, field, refused};
 use crate::problem::Problem;
@@ -24,23 +24,22 @@ fn repo(row: runtime::Repo) -> Repo {
 fn origin_fits(text: &str) -> bool {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("ssh://"));
     let Some((host, path)) = rest.and_then(|rest| rest.split_once('/')) else { return false };
+    // `git@` is a name, not a secret; anything else before `@` could be one.
+    let host = host.strip_prefix("git@").unwrap_or(host);
     let host_fits = !host.is_empty()
         && !host.starts_with('-')
         && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b));
     let path_fits =
         !path.is_empty() && path.bytes().all(|b| b.is_ascii_graphic() && !b"@?#\\\"'`".contains(&b));
-    // `git@` is a name, not a secret; anything else before `@` could be one.
-    let host_fits =
-        host_fits || host.strip_prefix("git@").is_some_and(|host| origin_fits(&format!("ssh://{host}/x")));
     text.len() <= 1_000 && host_fits && path_fits
 }
 
 /// Lists repositories.
-#[utoipa::path(get, path = "/api/v1/repos", tag = "repos", params(Paging), responses((status = 200, body = RepoPage)))]
+#[utoipa::path(get, path = "/api/v1/repos", tag = "repos", params(RepoPaging), responses((status = 200, body = RepoPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Caller(who): Caller,
-    Query(paging): Query<Paging>,
+    Query(paging): Query<RepoPaging>,
 ) -> Answer<RepoPage> {
     let most = limit(paging.limit, 100)?;
     let page = app.runtime.repos(&who, cursor(paging.after)?, most).await?;
@@ -68,13 +67,13 @@ pub(crate) async fn create(
 }
 
 /// One repository.
-#[utoipa::path(get, path = "/api/v1/repos/{repo}", tag = "repos", params(("repo" = String, Path)), responses((status = 200, body = Repo)))]
+#[utoipa::path(get, path = "/api/v1/repos/{repo}", tag = "repos", params(("repo" = String, Path, pattern = "^rep_[0-9a-f]{32}$")), responses((status = 200, body = Repo)))]
 pub(crate) async fn read(State(app): State<App>, Caller(who): Caller, Id(id): Id<RepoId>) -> Answer<Repo> {
     Ok(axum::Json(repo(app.runtime.repo(&who, id).await?)))
 }
 
 /// Removes a repository that no worktree uses.
-#[utoipa::path(delete, path = "/api/v1/repos/{repo}", tag = "repos", params(("repo" = String, Path)), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/repos/{repo}", tag = "repos", params(("repo" = String, Path, pattern = "^rep_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Caller(who): Caller,

@@ -20,8 +20,18 @@ pub(crate) struct Link {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filled {
     secret: String,
+    #[schema(
+        max_length = 254,
+        pattern = r#"^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~.]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$"#
+    )]
     email: String,
+    #[schema(
+        min_length = 1,
+        max_length = 80,
+        pattern = r#"^[^\u0000-\u001f\u007f-\u009f]*[^\s\u0000-\u001f\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]*$"#
+    )]
     name: String,
+    #[schema(min_length = 12, max_length = 1024)]
     password: String,
 }
 

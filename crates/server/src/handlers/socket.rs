@@ -10,10 +10,10 @@ use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use runtime::Follower;
+use runtime::{ActError, EventError, Follower};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::events::{After, event, follower};
+use super::events::{After, event, follower, why_ended};
 use crate::app::App;
 use crate::extract::{Caller, Query};
 use crate::pipeline::our_origin;
@@ -23,12 +23,15 @@ const NO_PONG: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(300);
 /// A reader that takes longer than this for one message is cut.
 const SLOW: Duration = Duration::from_secs(10);
+const MINUTE: Duration = Duration::from_secs(60);
 const MESSAGES_PER_MINUTE: usize = 600;
 
 mod code {
     pub(super) const NORMAL: u16 = 1000;
     pub(super) const AWAY: u16 = 1001;
     pub(super) const POLICY: u16 = 1008;
+    pub(super) const TOO_BIG: u16 = 1009;
+    pub(super) const AGAIN: u16 = 1013;
 }
 
 /// The live stream over a WebSocket.
@@ -62,12 +65,52 @@ pub(crate) async fn socket(
 /// One open socket.
 struct Open {
     socket: WebSocket,
+    pulse: Pulse,
+}
+
+/// When the other side last gave a sign of life, and how often it spoke.
+struct Pulse {
     last_pong: Instant,
     last_use: Instant,
     messages: VecDeque<Instant>,
 }
 
+impl Pulse {
+    fn new(now: Instant) -> Self {
+        Self { last_pong: now, last_use: now, messages: VecDeque::new() }
+    }
+
+    fn used(&mut self, now: Instant) {
+        self.last_use = now;
+    }
+
+    /// Whether the socket may stay open when a ping is due.
+    fn check(&self, now: Instant) -> Result<(), Close> {
+        if now.duration_since(self.last_pong) > NO_PONG {
+            return Err(Close(code::POLICY, "no answer to pings"));
+        }
+        if now.duration_since(self.last_use) > IDLE {
+            return Err(Close(code::NORMAL, "idle; reconnect with the last sequence number"));
+        }
+        Ok(())
+    }
+
+    /// Counts a message in the sliding minute.
+    fn spoke(&mut self, now: Instant) -> Result<(), Close> {
+        self.last_use = now;
+        while self.messages.front().is_some_and(|first| now.duration_since(*first) > MINUTE) {
+            self.messages.pop_front();
+        }
+        if self.messages.len() >= MESSAGES_PER_MINUTE {
+            return Err(Close(code::POLICY, "too many messages"));
+        }
+        self.messages.push_back(now);
+        Ok(())
+    }
+}
+
 /// Why a socket is closed.
+#[derive(Debug, PartialEq, Eq)]
 struct Close(u16, &'static str);
 
 async fn serve(
@@ -77,15 +120,15 @@ async fn serve(
     ping: Duration,
     held: OwnedSemaphorePermit,
 ) {
-    let now = Instant::now();
-    let mut open = Open { socket, last_pong: now, last_use: now, messages: VecDeque::new() };
+    let mut open = Open { socket, pulse: Pulse::new(Instant::now()) };
     let mut stopping = app.stopping.clone();
     let mut pings = tokio::time::interval(ping);
     let Close(code, reason) = loop {
         let step = tokio::select! {
             next = follower.next() => match next {
-                Ok(events) => open.send_events(&events).await,
-                Err(_) => Err(Close(code::POLICY, "you may no longer follow; sign in again")),
+                Ok(events) => open.send_events(&mut follower, &events).await,
+                Err(error @ EventError::Act(ActError::Denied(_))) => Err(Close(code::POLICY, why_ended(&error))),
+                Err(error) => Err(Close(code::AGAIN, why_ended(&error))),
             },
             message = open.socket.recv() => open.received(message).await,
             _ = pings.tick() => open.ping().await,
@@ -109,9 +152,14 @@ impl Open {
         }
     }
 
-    async fn send_events(&mut self, events: &[model::Event]) -> Result<(), Close> {
+    /// A slow reader does not outlive the right to read: what waits too long is judged again.
+    async fn send_events(&mut self, follower: &mut Follower, events: &[model::Event]) -> Result<(), Close> {
         for one in events {
-            self.last_use = Instant::now();
+            if follower.is_stale() {
+                follower.back_to(one.seq.saturating_sub(1));
+                return Ok(());
+            }
+            self.pulse.used(Instant::now());
             let text = serde_json::to_string(&event(one)).unwrap_or_default();
             self.send(Message::Text(text.into())).await?;
         }
@@ -119,34 +167,26 @@ impl Open {
     }
 
     async fn ping(&mut self) -> Result<(), Close> {
-        if self.last_pong.elapsed() > NO_PONG {
-            return Err(Close(code::POLICY, "no answer to pings"));
-        }
-        if self.last_use.elapsed() > IDLE {
-            return Err(Close(code::NORMAL, "idle; reconnect with the last sequence number"));
-        }
+        self.pulse.check(Instant::now())?;
         self.send(Message::Ping(Vec::new().into())).await
     }
 
     async fn received(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<(), Close> {
         let now = Instant::now();
         match message {
-            None | Some(Err(_) | Ok(Message::Close(_))) => return Err(Close(code::NORMAL, "closed")),
+            None | Some(Ok(Message::Close(_))) => return Err(Close(code::NORMAL, "closed")),
+            // The one error whose cause the other side should learn.
+            Some(Err(error)) if error.to_string().contains("too long") => {
+                return Err(Close(code::TOO_BIG, "the message is too large"));
+            }
+            Some(Err(_)) => return Err(Close(code::NORMAL, "closed")),
             Some(Ok(Message::Pong(_))) => {
-                self.last_pong = now;
+                self.pulse.last_pong = now;
                 return Ok(());
             }
             Some(Ok(Message::Ping(_) | Message::Text(_) | Message::Binary(_))) => {}
         }
-        self.last_use = now;
-        self.messages.push_back(now);
-        while self.messages.front().is_some_and(|first| now.duration_since(*first) > Duration::from_secs(60))
-        {
-            self.messages.pop_front();
-        }
-        if self.messages.len() > MESSAGES_PER_MINUTE {
-            return Err(Close(code::POLICY, "too many messages"));
-        }
+        self.pulse.spoke(now)?;
         match message {
             Some(Ok(Message::Text(text))) => self.answer(text.as_str()).await,
             Some(Ok(Message::Binary(_))) => self.complain("this socket takes text only").await,
@@ -165,5 +205,35 @@ impl Open {
     async fn complain(&mut self, what: &str) -> Result<(), Close> {
         let text = serde_json::json!({ "type": "error", "detail": what }).to_string();
         self.send(Message::Text(text.into())).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gtw_04_silence_and_idleness_end_a_socket() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut pulse = Pulse::new(start);
+        assert_eq!(pulse.check(after(60)), Ok(()));
+        assert_eq!(pulse.check(after(61)), Err(Close(1008, "no answer to pings")));
+        pulse.last_pong = after(300);
+        assert_eq!(pulse.check(after(300)), Ok(()));
+        assert_eq!(pulse.check(after(301)).unwrap_err().0, 1000, "idle");
+        pulse.used(after(301));
+        assert_eq!(pulse.check(after(301)), Ok(()));
+    }
+
+    #[test]
+    fn gtw_04_six_hundred_messages_a_minute_and_no_more() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        for n in 0..600 {
+            assert_eq!(pulse.spoke(start + Duration::from_millis(n)), Ok(()));
+        }
+        assert_eq!(pulse.spoke(start + Duration::from_secs(59)), Err(Close(1008, "too many messages")));
+        assert_eq!(pulse.spoke(start + Duration::from_millis(60_001)), Ok(()), "the window slides");
     }
 }

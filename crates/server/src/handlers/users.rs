@@ -31,12 +31,13 @@ pub(crate) fn user(row: runtime::User) -> User {
 #[serde(deny_unknown_fields)]
 pub(crate) struct UserQuery {
     /// The `next` of the page before.
+    #[param(pattern = r#"^usr_[0-9a-f]{32}$"#)]
     after: Option<String>,
     /// How many, 50 unless told.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// Only ids that begin so.
-    #[param(max_length = 40)]
+    #[param(max_length = 36, pattern = "^[a-z0-9_]*$")]
     prefix: Option<String>,
 }
 
@@ -48,7 +49,12 @@ pub(crate) async fn list(
     Query(query): Query<UserQuery>,
 ) -> Answer<UserPage> {
     let most = limit(query.limit, 100)?;
-    let page = app.runtime.users(&who, &query.prefix.unwrap_or_default(), cursor(query.after)?, most).await?;
+    let prefix = query.prefix.unwrap_or_default();
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    if prefix.len() > 36 || !prefix.bytes().all(fits) {
+        return Err(Problem::unprocessable("`prefix`: the beginning of an id"));
+    }
+    let page = app.runtime.users(&who, &prefix, cursor(query.after)?, most).await?;
     Ok(axum::Json(UserPage {
         items: page.items.into_iter().map(user).collect(),
         next: page.next.map(|id| id.to_string()),
@@ -71,22 +77,18 @@ pub(crate) async fn create(
         (None, Some(hash)) => PasswordSource::Bcrypt(hash.0),
         _ => return Err(refused(&app, &who, ACTION, "send either `password` or `bcrypt`".into()).await),
     };
-    let hash = match app.runtime.hash(source).await {
-        Ok(hash) => hash,
-        Err(error) => return Err(refused(&app, &who, ACTION, error.to_string()).await),
-    };
-    let made = app.runtime.create_user(&who, email, name, role, hash).await?;
+    let made = app.runtime.create_user(&who, email, name, role, source).await?;
     Ok((StatusCode::CREATED, axum::Json(user(made))))
 }
 
 /// One user.
-#[utoipa::path(get, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path)), responses((status = 200, body = User)))]
+#[utoipa::path(get, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 200, body = User)))]
 pub(crate) async fn read(State(app): State<App>, Caller(who): Caller, Id(id): Id<UserId>) -> Answer<User> {
     Ok(axum::Json(user(app.runtime.user(&who, id).await?)))
 }
 
 /// Changes a user's name or role, or enables them.
-#[utoipa::path(patch, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path)),
+#[utoipa::path(patch, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")),
     request_body = UpdateUserRequest, responses((status = 200, body = User)))]
 pub(crate) async fn update(
     State(app): State<App>,
@@ -117,7 +119,7 @@ pub(crate) async fn update(
 }
 
 /// Deletes a user.
-#[utoipa::path(delete, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/users/{user}", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Caller(who): Caller,
@@ -128,7 +130,7 @@ pub(crate) async fn delete(
 }
 
 /// Disables a user; everything they have open ends.
-#[utoipa::path(post, path = "/api/v1/users/{user}/disable", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/users/{user}/disable", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn disable(
     State(app): State<App>,
     Caller(who): Caller,
@@ -139,7 +141,7 @@ pub(crate) async fn disable(
 }
 
 /// Sets another user's password; their logins end.
-#[utoipa::path(post, path = "/api/v1/users/{user}/password", tag = "users", params(("user" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/users/{user}/password", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")),
     request_body = ResetPasswordRequest, responses((status = 204)))]
 pub(crate) async fn reset_password(
     State(app): State<App>,
@@ -147,16 +149,12 @@ pub(crate) async fn reset_password(
     Id(id): Id<UserId>,
     Json(body): Json<ResetPasswordRequest>,
 ) -> Result<StatusCode, Problem> {
-    let hash = match app.runtime.hash(PasswordSource::Plain(Secret::new(body.password.0))).await {
-        Ok(hash) => hash,
-        Err(error) => return Err(refused(&app, &who, "user.reset", error.to_string()).await),
-    };
-    app.runtime.reset_password(&who, id, hash).await?;
+    app.runtime.reset_password(&who, id, Secret::new(body.password.0)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Signs a user out everywhere.
-#[utoipa::path(post, path = "/api/v1/users/{user}/sign-out", tag = "users", params(("user" = String, Path)), responses((status = 204)))]
+#[utoipa::path(post, path = "/api/v1/users/{user}/sign-out", tag = "users", params(("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn sign_out(
     State(app): State<App>,
     Caller(who): Caller,

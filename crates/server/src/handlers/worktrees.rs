@@ -34,14 +34,16 @@ fn worktree(row: runtime::Worktree) -> Worktree {
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorktreeQuery {
     /// The `next` of the page before.
+    #[param(pattern = r#"^wt_[0-9a-f]{32}$"#)]
     after: Option<String>,
     /// How many, 50 unless told.
     #[param(minimum = 1, maximum = 100)]
     limit: Option<i64>,
     /// Of this repository only.
+    #[param(pattern = r#"^rep_[0-9a-f]{32}$"#)]
     repo: Option<String>,
     /// Whose name contains this.
-    #[param(max_length = 80)]
+    #[param(max_length = 80, pattern = "^[a-z0-9-]*$")]
     name: Option<String>,
     /// Also those that are archived.
     archived: Option<bool>,
@@ -60,7 +62,7 @@ pub(crate) async fn list(
         .map(|text| text.parse().map_err(|error| Problem::unprocessable(format!("`repo`: {error}"))))
         .transpose()?;
     let name = query.name.unwrap_or_default();
-    if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
+    if name.len() > 80 || !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-') {
         return Err(Problem::unprocessable("`name`: names have a-z, 0-9 and `-`"));
     }
     let filter = WorktreeFilter { repo, name, archived: query.archived.unwrap_or(false) };
@@ -96,16 +98,20 @@ async fn about(
     text: String,
 ) -> Result<String, Problem> {
     let odd = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if text.len() > MOST_ABOUT || text.chars().any(odd) {
-        return Err(
-            refused(app, who, action, format!("`about`: at most {MOST_ABOUT} bytes of plain text")).await
-        );
+    if text.chars().count() > MOST_ABOUT || text.chars().any(odd) {
+        return Err(refused(
+            app,
+            who,
+            action,
+            format!("`about`: at most {MOST_ABOUT} characters of plain text"),
+        )
+        .await);
     }
     Ok(text)
 }
 
 /// One worktree.
-#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)),
+#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
     responses((status = 200, body = Worktree)))]
 pub(crate) async fn read(
     State(app): State<App>,
@@ -116,7 +122,7 @@ pub(crate) async fn read(
 }
 
 /// Changes what a worktree says of itself.
-#[utoipa::path(patch, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)),
+#[utoipa::path(patch, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
     request_body = UpdateWorktreeRequest, responses((status = 200, body = Worktree)))]
 pub(crate) async fn update(
     State(app): State<App>,
@@ -129,7 +135,7 @@ pub(crate) async fn update(
 }
 
 /// Deletes a worktree.
-#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path)), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")), responses((status = 204)))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Caller(who): Caller,
@@ -140,7 +146,7 @@ pub(crate) async fn delete(
 }
 
 /// Changes what non-owners may do.
-#[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/tier", tag = "worktrees", params(("worktree" = String, Path)),
+#[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/tier", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
     request_body = SetTierRequest, responses((status = 200, body = Worktree)))]
 pub(crate) async fn set_tier(
     State(app): State<App>,
@@ -154,7 +160,7 @@ pub(crate) async fn set_tier(
 
 /// Adds an owner.
 #[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
-    params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
+    params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), ("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 200, body = Worktree)))]
 pub(crate) async fn add_owner(
     State(app): State<App>,
     Caller(who): Caller,
@@ -165,7 +171,7 @@ pub(crate) async fn add_owner(
 
 /// Removes an owner; the last one stays.
 #[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}/owners/{user}", tag = "worktrees",
-    params(("worktree" = String, Path), ("user" = String, Path)), responses((status = 200, body = Worktree)))]
+    params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), ("user" = String, Path, pattern = "^usr_[0-9a-f]{32}$")), responses((status = 200, body = Worktree)))]
 pub(crate) async fn remove_owner(
     State(app): State<App>,
     Caller(who): Caller,
@@ -175,7 +181,7 @@ pub(crate) async fn remove_owner(
 }
 
 /// Archives a worktree; it stays readable.
-#[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path)),
+#[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
     responses((status = 200, body = Worktree)))]
 pub(crate) async fn archive(
     State(app): State<App>,

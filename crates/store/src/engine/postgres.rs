@@ -9,6 +9,7 @@
 mod address;
 mod statement;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::tokio_postgres::{Config, NoTls};
@@ -38,6 +39,8 @@ const OPTIONS: &str = "-c statement_timeout=30000 -c lock_timeout=10000 -c clien
 /// An open PostgreSQL store.
 pub(super) struct Postgres {
     pool: Pool,
+    /// The connection that holds the database for this daemon; the server lets go when it closes.
+    held: Mutex<Option<ClientWrapper>>,
 }
 
 impl Postgres {
@@ -51,9 +54,21 @@ impl Postgres {
         if config.get_application_name().is_none() {
             config.application_name("palisade");
         }
-        let store = Self { pool: pool(config, address.tls)? };
+        let store = Self { pool: pool(config, address.tls)?, held: Mutex::default() };
         store.check().await?;
         Ok(store)
+    }
+
+    /// Takes the database for this daemon as long as it lives; false if another has it.
+    pub(super) async fn hold(&self) -> Result<bool, EngineError> {
+        let client = Object::take(self.client().await?);
+        let sql = "SELECT pg_try_advisory_lock(7083771718)";
+        let rows = within(statement::query(&client, sql, &[])).await?;
+        let taken = rows.first().map_or(Ok(false), |row| row.flag(0))?;
+        if taken {
+            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+        }
+        Ok(taken)
     }
 
     async fn check(&self) -> Result<(), OpenError> {
@@ -109,6 +124,7 @@ impl Postgres {
     }
 
     pub(super) fn close(&self) {
+        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
         self.pool.close();
     }
 

@@ -7,20 +7,21 @@
 //! Invariant: no connection is held across an `.await` by a std lock, and an abandoned transaction is rolled
 //! back before anybody else gets its connection.
 
+mod ballast;
 pub(super) mod connect;
 pub(super) mod place;
 mod statement;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use rustix::fs::StatVfsMountFlags;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use tokio::time::{sleep, timeout};
 
+use self::ballast::Ballast;
 use self::place::Found;
 pub(super) use self::statement::fault;
 use super::error::EngineError;
@@ -31,8 +32,6 @@ use super::value::{Row, Value};
 const WAIT: Duration = Duration::from_secs(10);
 /// How long to pause before asking again for a lock another process holds.
 const PAUSE: Duration = Duration::from_millis(2);
-/// With less free space than this the store counts as full: the next larger write would fail.
-const RESERVE: u64 = 1024 * 1024;
 /// A write that worked this recently answers for `ping`.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -43,7 +42,7 @@ pub(super) struct Sqlite {
     writer: Slot,
     snapshots: Slot,
     readers: Readers,
-    directory: PathBuf,
+    ballast: Ballast,
     written: Arc<LastWrite>,
 }
 
@@ -70,7 +69,7 @@ impl Sqlite {
             writer,
             snapshots: slot(connect::reader(&path, key)?),
             readers: Readers { slots: Semaphore::new(count), idle: StdMutex::new(readers) },
-            directory: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            ballast: Ballast::new(path.parent().unwrap_or(Path::new("/"))),
             written: Arc::default(),
         })
     }
@@ -115,9 +114,7 @@ impl Sqlite {
     /// Says whether the store can be read *and* written, by doing both.
     pub(super) async fn ping(&self) -> Result<(), EngineError> {
         self.rows("PRAGMA schema_version", &[]).await?;
-        let disk = rustix::fs::statvfs(&self.directory).map_err(|_| EngineError::Full)?;
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if disk.f_flag.contains(StatVfsMountFlags::RDONLY) || free < RESERVE {
+        if self.ballast.is_tight() {
             return Err(EngineError::Full);
         }
         if self.written.age().is_some_and(|age| age < FRESH) {
@@ -126,6 +123,11 @@ impl Sqlite {
         let tx = self.write().await?;
         tx.batch("PRAGMA user_version = 0")?; // never used for anything else; dirties page 1
         tx.commit().await
+    }
+
+    /// The room kept back for narrowing acts.
+    pub(super) fn ballast(&self) -> &Ballast {
+        &self.ballast
     }
 
     /// Closes every connection once the running transactions are over; the log is folded into the file.

@@ -1,0 +1,123 @@
+//! The shipped policies: they know the same actions as the program, and cutting them changes no decision.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+use std::collections::BTreeSet;
+
+use access::{ACTIONS, Asks, Class, Policies, SHIPPED, Subject, Target, WorktreeFacts};
+use cedar_policy::{Authorizer, Decision, Schema};
+use model::{KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
+
+fn schema() -> Schema {
+    let text = include_str!("../../../policies/palisade.cedarschema");
+    Schema::from_cedarschema_str(text).unwrap().0
+}
+
+#[test]
+fn acc_01_the_schema_and_the_table_hold_the_same_actions() {
+    let schema = schema();
+    let in_schema: BTreeSet<String> =
+        schema.actions().map(|uid| AsRef::<str>::as_ref(uid.id()).to_owned()).collect();
+    let in_table: BTreeSet<String> = ACTIONS.iter().map(|action| action.name.to_owned()).collect();
+    assert_eq!(in_schema, in_table);
+    assert_eq!(in_table.len(), ACTIONS.len(), "each once");
+}
+
+#[test]
+fn acc_01_what_takes_rights_away_is_a_narrowing_that_moves_the_epoch() {
+    for action in ACTIONS {
+        if action.class == Class::Read {
+            assert!(!action.changes_access, "{}", action.name);
+        }
+        let ends = [".revoke", ".disable", ".delete", ".end", ".end_all", ".archive"];
+        if ends.iter().any(|end| action.name.ends_with(end)) {
+            assert!(action.class == Class::Narrows && action.changes_access, "{}", action.name);
+        }
+    }
+}
+
+/// Everyone, everything, every tier: the question as (subject, target).
+fn matrix() -> (Vec<Subject>, Vec<UserId>, Vec<WorktreeFacts>) {
+    let people: Vec<UserId> = (0..5).map(|_| UserId::random()).collect();
+    let mut subjects = Vec::new();
+    for (user, role) in people.iter().zip(Role::EVERY) {
+        for via in ["login", "key", "pass"] {
+            subjects.push(Subject { user: *user, role: *role, via });
+        }
+    }
+    let mut trees = Vec::new();
+    for tier in Tier::EVERY {
+        for archived in [false, true] {
+            for owners in [people.clone(), people.iter().skip(4).copied().collect()] {
+                trees.push(WorktreeFacts {
+                    id: WorktreeId::random(),
+                    owners,
+                    tier: *tier,
+                    archived,
+                    deleted: false,
+                });
+            }
+        }
+    }
+    (subjects, people, trees)
+}
+
+#[test]
+fn acc_02_a_cut_set_decides_like_the_whole_set() {
+    let (subjects, people, trees) = matrix();
+    let authorizer = Authorizer::new();
+    let mut asked = 0;
+    for rbac in [true, false] {
+        let policies = Policies::load(&[], rbac).unwrap();
+        // Without the division only worktrees are judged otherwise.
+        for who in subjects.iter().filter(|who| rbac || who.via == "login") {
+            let mut targets = vec![Target::Installation, Target::Repo(RepoId::random())];
+            for (other, role) in people.iter().zip(Role::EVERY).filter(|_| rbac) {
+                targets.push(Target::User { id: *other, role: *role });
+                targets.push(Target::Key { id: KeyId::random(), owner: *other });
+                targets.push(Target::Pass { id: PassId::random(), owner: *other });
+            }
+            targets.extend(trees.iter().map(Target::Worktree));
+            for target in &targets {
+                for action in ACTIONS {
+                    let cut = policies.decide(*who, action, target, Asks::default());
+                    let (whole, entities, request) = policies.raw(*who, action, target).unwrap();
+                    let full = authorizer.is_authorized(&request, &whole, &entities);
+                    let allowed =
+                        full.decision() == Decision::Allow && full.diagnostics().errors().next().is_none();
+                    assert_eq!(cut.allowed, allowed, "{} {who:?} {target:?}", action.name);
+                    assert!(!cut.allowed || Policies::fits(action, target), "{} on {target:?}", action.name);
+                    asked += 1;
+                }
+            }
+        }
+    }
+    assert!(asked > 15_000, "{asked}");
+}
+
+#[test]
+fn idn_10_no_policy_lets_anyone_change_the_own_role_or_reset_the_own_password() {
+    let policies = Policies::load(&[], true).unwrap();
+    let action = |name: &str| access::action_named(name).unwrap();
+    for role in Role::EVERY {
+        for via in ["login", "key", "pass"] {
+            let who = Subject { user: UserId::random(), role: *role, via };
+            let me = Target::User { id: who.user, role: *role };
+            for asked in Role::EVERY {
+                let asks = Asks { role: Some(*asked) };
+                assert!(!policies.decide(who, action("user.update"), &me, asks).allowed, "{role} {asked}");
+            }
+            assert!(!policies.decide(who, action("user.reset"), &me, Asks::default()).allowed, "{role}");
+            let makes = policies.decide(who, action("key.create"), &me, Asks::default()).allowed;
+            assert_eq!(makes, via == "login", "{role} {via}");
+        }
+    }
+}
+
+#[test]
+fn acc_02_every_shipped_policy_has_a_name_and_permits_only_in_the_shipped_files() {
+    let policies = Policies::load(&[], true).unwrap();
+    let listed = policies.list();
+    let written: usize = SHIPPED.iter().map(|(_, text)| text.matches("@id(").count()).sum();
+    assert_eq!(listed.len(), written);
+    assert!(listed.iter().all(|(id, _, _)| !id.is_empty()));
+}

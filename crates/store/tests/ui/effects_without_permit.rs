@@ -1,0 +1,40 @@
+//! Every effect, called with nothing instead of its permit.
+
+use store::Store;
+
+async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFilter) {
+    drop(store.read_user(()).await);
+    drop(store.list_users((), None, "", 1).await);
+    drop(store.create_user(()).await);
+    drop(store.update_user(()).await);
+    drop(store.disable_user(()).await);
+    drop(store.delete_user(()).await);
+    drop(store.change_password(()).await);
+    drop(store.reset_password(()).await);
+    drop(store.change_totp(()).await);
+    drop(store.end_sign_in(()).await);
+    drop(store.end_all_sign_ins(()).await);
+    drop(store.list_keys((), None, 1).await);
+    drop(store.create_key(()).await);
+    drop(store.revoke_key(()).await);
+    drop(store.list_passes((), None, 1).await);
+    drop(store.mint_pass(()).await);
+    drop(store.revoke_pass(()).await);
+    drop(store.read_repo(()).await);
+    drop(store.list_repos((), None, 1).await);
+    drop(store.create_repo(()).await);
+    drop(store.delete_repo(()).await);
+    drop(store.read_worktree(()).await);
+    drop(store.list_worktrees((), who, true, filter, None, 1).await);
+    drop(store.create_worktree(()).await);
+    drop(store.update_worktree(()).await);
+    drop(store.set_tier(()).await);
+    drop(store.add_owner(()).await);
+    drop(store.remove_owner(()).await);
+    drop(store.archive_worktree(()).await);
+    drop(store.delete_worktree(()).await);
+    drop(store.add_policy(()).await);
+    drop(store.remove_policy(()).await);
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use access::{Permit, ReadWorktree};
+use store::Store;
+
+async fn swap(store: &Store, permit: Permit<ReadWorktree>) {
+    drop(store.delete_worktree(permit).await);
+}
+
+fn main() {}

@@ -1,0 +1,257 @@
+//! Every decision and every effect is recorded: one allowed and one refused run of each action.
+
+use std::collections::BTreeSet;
+
+use access::{ACTIONS, Class};
+use api::{
+    ChangePasswordRequest, ConfirmTotpRequest, CreateKeyRequest, CreateRepoRequest, CreateUserRequest,
+    CreateWorktreeRequest, Hidden, LedgerFilter, LoginRequest, MintPassRequest, TryPolicyRequest,
+    UpdateUserRequest,
+};
+use tests::{Host, PASSWORD, Person};
+
+/// Something on which to try everything.
+struct Stage {
+    host: Host,
+    repo: String,
+    made: std::cell::Cell<u32>,
+}
+
+type Tried = Result<(), api::ClientError>;
+
+impl Stage {
+    fn fresh(&self) -> String {
+        self.made.set(self.made.get() + 1);
+        format!("n-{}", self.made.get())
+    }
+
+    fn someone(&self) -> String {
+        let name = self.fresh();
+        self.host.owner().client.create_user(&self.new_user(&name)).unwrap().id
+    }
+
+    fn new_user(&self, name: &str) -> CreateUserRequest {
+        CreateUserRequest {
+            email: format!("{name}@example.org"),
+            name: name.to_owned(),
+            role: "member".into(),
+            password: Some(Hidden(PASSWORD.into())),
+            bcrypt: None,
+        }
+    }
+
+    fn worktree(&self) -> String {
+        self.host.owner().worktree(&self.repo, &self.fresh(), "session").id
+    }
+
+    /// Does one action as `who`. What it needs is made by the owner before.
+    fn run(&self, action: &str, who: &Person) -> Tried {
+        let client = &who.client;
+        let own_key = || {
+            let body = CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None };
+            self.host.owner().client.create_key(&body).unwrap().key.id
+        };
+        let pass = MintPassRequest { label: "p".into(), grant: model::Grant::nothing(), minutes: None };
+        match action {
+            "status.read" => client.status().map(drop),
+            "metrics.read" => client.metrics().map(drop),
+            "event.follow" => client.ticket().map(drop),
+            "signin.end" => client.logout(),
+            "signin.end_all" => client.sign_out_user(&self.someone()),
+            "password.change" => client.change_password(&ChangePasswordRequest {
+                current: Hidden(PASSWORD.into()),
+                new: Hidden(PASSWORD.into()),
+                totp: None,
+            }),
+            "totp.change" => {
+                let offer = client.offer_totp()?;
+                let code = code(&offer.link.0);
+                client.confirm_totp(&ConfirmTotpRequest {
+                    handle: offer.handle,
+                    code: Hidden(code),
+                    password: Hidden(PASSWORD.into()),
+                })
+            }
+            "user.list" => client.users(None, None, None).map(drop),
+            "user.read" => client.user(&self.someone()).map(drop),
+            "user.create" => client.create_user(&self.new_user(&self.fresh())).map(drop),
+            "user.update" => client
+                .update_user(
+                    &self.someone(),
+                    &UpdateUserRequest { name: Some("N".into()), ..UpdateUserRequest::default() },
+                )
+                .map(drop),
+            "user.disable" => client.disable_user(&self.someone()),
+            "user.delete" => client.delete_user(&self.someone()),
+            "user.reset" => client.reset_password(&self.someone(), "another long password"),
+            "key.list" => client.keys(&who.id, None).map(drop),
+            "key.create" => client
+                .create_key(&CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None })
+                .map(drop),
+            "key.revoke" => client.revoke_key(&own_key()),
+            "pass.list" => client.passes(&who.id, None).map(drop),
+            "pass.mint" => client.mint_pass(&pass).map(drop),
+            "pass.revoke" => {
+                client.revoke_pass(&self.host.owner().client.mint_pass(&pass).unwrap().pass.id).map(drop)
+            }
+            "repo.list" => client.repos(None).map(drop),
+            "repo.read" => client.repo(&self.repo).map(drop),
+            "repo.create" => client
+                .create_repo(&CreateRepoRequest {
+                    name: self.fresh(),
+                    origin: "https://forge.example/a/b".into(),
+                })
+                .map(drop),
+            "repo.delete" => client.delete_repo(&self.host.repo(&self.fresh())),
+            "worktree.list" => client.worktrees(&api::WorktreeFilter::default()).map(drop),
+            "worktree.read" => client.worktree(&self.worktree()).map(drop),
+            "worktree.create" => {
+                let body = CreateWorktreeRequest {
+                    repo: self.repo.clone(),
+                    name: self.fresh(),
+                    about: String::new(),
+                    tier: None,
+                };
+                client.create_worktree(&body).map(drop)
+            }
+            "worktree.update" => client.update_worktree(&self.worktree(), "x").map(drop),
+            "worktree.set_tier" => client.set_tier(&self.worktree(), "all").map(drop),
+            "worktree.set_owners" => client.add_owner(&self.worktree(), &self.someone()).map(drop),
+            "worktree.archive" => client.archive_worktree(&self.worktree()).map(drop),
+            "worktree.delete" => client.delete_worktree(&self.worktree()),
+            "policy.read" => client.policies().map(drop),
+            "policy.try" => client
+                .try_policy(&TryPolicyRequest {
+                    user: who.id.clone(),
+                    action: "status.read".into(),
+                    resource: "installation".into(),
+                    role: None,
+                    with: None,
+                })
+                .map(drop),
+            "policy.add" => client.add_policy(&self.fresh(), &forbid(&self.someone(), "status.read")),
+            "policy.remove" => {
+                let id = self.fresh();
+                self.host.owner().client.add_policy(&id, &forbid(&self.someone(), "status.read")).unwrap();
+                client.remove_policy(&id)
+            }
+            "ledger.read" | "ledger.read_all" => client.ledger(&LedgerFilter::default()).map(drop),
+            "ledger.verify" => client.verify_ledger().map(drop),
+            "backup.create" => {
+                client.backup().map(|mut all| drop(std::io::copy(&mut all, &mut std::io::sink())))
+            }
+            other => panic!("`{other}` has no run here; add one"),
+        }
+    }
+}
+
+fn forbid(user: &str, action: &str) -> String {
+    format!("forbid (principal == User::\"{user}\", action == Action::\"{action}\", resource);")
+}
+
+/// The code of this moment for an `otpauth:` link, by `python3`: not by the code under test.
+fn code(link: &str) -> String {
+    let script = "import sys,hmac,base64,struct,time,urllib.parse as u\n\
+        q=u.parse_qs(u.urlparse(sys.argv[1]).query);s=q['secret'][0]\n\
+        k=base64.b32decode(s+'='*(-len(s)%8));a=q.get('algorithm',['SHA1'])[0].lower()\n\
+        h=hmac.new(k,struct.pack('>Q',int(time.time())//int(q.get('period',['30'])[0])),a).digest()\n\
+        o=h[-1]&15;d=int(q.get('digits',['6'])[0])\n\
+        print(str((struct.unpack('>I',h[o:o+4])[0]&0x7fffffff)%10**d).zfill(d))";
+    let output = std::process::Command::new("python3").args(["-c", script, link]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// Entries of one principal about one action after `head`: decisions, in order.
+fn decisions(host: &Host, head: u64, who: &str, action: &str) -> Vec<String> {
+    let entries = host.since(head).into_iter();
+    entries.filter(|entry| entry.who == who && entry.action == action).map(|entry| entry.decision).collect()
+}
+
+/// LED-01: an allowed run leaves its opening and its end (a read leaves nothing), a refused one exactly one entry.
+#[test]
+fn led_01_each_action_allowed_and_refused_leaves_the_declared_entries() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let repo = host.repo("demo");
+    let stage = Stage { host, repo, made: std::cell::Cell::new(0) };
+    let mut covered = BTreeSet::new();
+    let (one, other) = (stage.host.user("ana", "owner"), stage.host.user("vic", "owner"));
+    for action in ACTIONS {
+        // What ends or changes a login is done by someone new; `ledger.read` is for those who may not read all.
+        let again = ["signin.end", "password.change", "totp.change"].contains(&action.name);
+        let fresh = |role: &str| stage.host.user(&stage.fresh(), role);
+        let ana = match action.name {
+            "ledger.read" => fresh("member"),
+            _ if again => fresh("owner"),
+            _ => one.clone(),
+        };
+        let vic = if again || action.name == "ledger.read" { fresh("owner") } else { other.clone() };
+        let head = stage.host.ledger_head();
+        stage.run(action.name, &ana).unwrap_or_else(|error| panic!("{}: {error}", action.name));
+        let expected: &[&str] = match action.class {
+            Class::Read => &[],
+            Class::Widens | Class::Narrows => &["allowed", "done"],
+        };
+        assert_eq!(decisions(&stage.host, head, &ana.id, action.name), expected, "{}", action.name);
+
+        stage.host.owner().client.add_policy(&stage.fresh(), &forbid(&vic.id, action.name)).unwrap();
+        if action.name == "ledger.read" {
+            // Whoever may read all does not need it; take that away too.
+            stage
+                .host
+                .owner()
+                .client
+                .add_policy(&stage.fresh(), &forbid(&vic.id, "ledger.read_all"))
+                .unwrap();
+        }
+        let head = stage.host.ledger_head();
+        let refused = stage.run(action.name, &vic);
+        if action.name == "ledger.read_all" {
+            refused.unwrap(); // falls back to the own entries, which is no refusal
+            assert_eq!(vic.client.export_ledger().map(drop).unwrap_err().status(), Some(403));
+        } else {
+            let status = refused.map(|()| 0).unwrap_or_else(|error| error.status().unwrap());
+            assert!(status == 403 || status == 404, "{}: {status}", action.name);
+        }
+        assert_eq!(decisions(&stage.host, head, &vic.id, action.name), ["refused"], "{}", action.name);
+        covered.insert(action.name);
+    }
+    assert_eq!(covered.len(), ACTIONS.len());
+    let entries =
+        stage.host.ledger(&LedgerFilter { decision: Some("refused".into()), ..LedgerFilter::default() });
+    for entry in entries {
+        let line: serde_json::Value = serde_json::from_str(&entry.line).unwrap();
+        for field in ["seq", "at", "who", "action", "resource", "decision", "cause"] {
+            assert!(!line[field].is_null(), "{field}: {line}");
+        }
+        assert_ne!(line["cause"], "", "{line}");
+    }
+    assert_eq!(stage.host.owner().client.verify_ledger().unwrap().verdict, "intact");
+}
+
+/// LED-01: failed sign-ins are counted, one entry per address and minute; a good one is recorded as it is.
+#[test]
+fn led_01_failed_sign_ins_are_counted() {
+    let host = Host::start();
+    let head = host.ledger_head();
+    let try_it = |password: &str| {
+        let body =
+            LoginRequest { email: "owner@example.org".into(), password: Hidden(password.into()), totp: None };
+        host.anonymous().login(&body).map(drop)
+    };
+    for _ in 0..4 {
+        assert_eq!(try_it("wrong wrong wrong").unwrap_err().status(), Some(401));
+    }
+    try_it(PASSWORD).unwrap();
+    let entries = host.since(head);
+    let of = |action: &str| entries.iter().filter(|entry| entry.action == action).collect::<Vec<_>>();
+    assert!(
+        (1..=2).contains(&of("signin.refused").len()),
+        "one per address and minute (two across a minute's end)"
+    );
+    assert_eq!(of("signin.refused")[0].resource, "127.0.0.1");
+    assert_eq!(of("signin.refused")[0].who, "nobody");
+    assert!(entries.iter().all(|entry| !entry.line.contains("wrong wrong")));
+    let login: Vec<_> = of("signin.login").iter().map(|entry| entry.decision.as_str()).collect();
+    assert_eq!(login, ["allowed", "done"]);
+}

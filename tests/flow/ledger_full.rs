@@ -1,0 +1,182 @@
+//! No record, no effect: a full disk, a lost key. What only narrows happens all the same.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use api::{CreateWorktreeRequest, LedgerFilter, WorktreeFilter};
+use tests::Host;
+
+use crate::gateway_wire::until;
+
+/// A folder on a small disk of its own, if we may mount one; it is gone when this ends.
+pub struct Disk {
+    folder: tempfile::TempDir,
+    mounted: bool,
+}
+
+impl Disk {
+    pub fn small(size: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={size},mode=700");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "palisade-test"])
+            .arg(folder.path())
+            .output();
+        Self { folder, mounted: mount.is_ok_and(|mount| mount.status.success()) }
+    }
+
+    /// Whether it is a disk of its own: only root can mount one.
+    pub fn is_own(&self) -> bool {
+        self.mounted
+    }
+
+    /// A private folder on it.
+    pub fn folder(&self) -> PathBuf {
+        let inside = self.folder.path().join("home");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&inside).unwrap();
+        inside
+    }
+
+    /// Leaves no byte free.
+    pub fn fill(&self) {
+        assert!(self.mounted, "not a disk of its own");
+        let filler = fs::File::create(self.folder.path().join("filler")).unwrap();
+        let mut writer = &filler;
+        let piece = vec![0u8; 4096];
+        while std::io::Write::write_all(&mut writer, &piece).is_ok() {}
+    }
+
+    pub fn free(&self) {
+        fs::remove_file(self.folder.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.mounted {
+            drop(Command::new("umount").arg("-l").arg(self.folder.path()).status());
+        }
+    }
+}
+
+/// LED-02: on a full disk nothing widens and the caller learns why; reads go on; what narrows is done and
+/// recorded; and when there is room again, everything goes on without repair.
+#[test]
+fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
+    let disk = Disk::small("32m");
+    if !disk.is_own() {
+        return; // only root can mount a small disk; the ledger's and the store's own tests inject the same
+    }
+    let mut host = Host::builder().in_folder(&disk.folder()).set("limits.requests_per_minute", "0").start();
+    let repo = host.repo("demo");
+    let worktree = host.owner().worktree(&repo, "one", "session");
+    let (bo, cy) = (host.user("bo", "member"), host.user("cy", "member"));
+    let key = host
+        .owner()
+        .client
+        .create_key(&api::CreateKeyRequest { label: "k".into(), scope: "admin".into(), days: None })
+        .unwrap();
+    let second = host.owner().login(&host);
+    disk.fill();
+
+    let create = |name: &str| {
+        let body =
+            CreateWorktreeRequest { repo: repo.clone(), name: name.into(), about: String::new(), tier: None };
+        host.owner().client.create_worktree(&body)
+    };
+    let client = &host.owner().client;
+    for _ in 0..3 {
+        for refused in [
+            create("two").map(drop),
+            client.update_worktree(&worktree.id, "changed").map(drop),
+            client.set_tier(&worktree.id, "all").map(drop),
+            client
+                .create_repo(&api::CreateRepoRequest {
+                    name: "r".into(),
+                    origin: "https://forge.example/a/b".into(),
+                })
+                .map(drop),
+            client.reset_password(&bo.id, "another long password").map(drop),
+            client.backup().map(drop),
+        ] {
+            let error = refused.unwrap_err();
+            assert_eq!(error.status(), Some(503), "{error}");
+        }
+    }
+    assert_eq!(client.worktree(&worktree.id).unwrap(), worktree, "reads go on and nothing changed");
+    assert_eq!(client.worktrees(&WorktreeFilter::default()).unwrap().items, std::slice::from_ref(&worktree));
+    assert_eq!(client.repos(None).unwrap().items.len(), 1);
+    assert!(client.ledger(&LedgerFilter::default()).is_ok(), "also of the ledger");
+    assert!(host.anonymous().ready().unwrap().checks.iter().any(|check| !check.ok), "and readiness says so");
+
+    client.disable_user(&bo.id).unwrap();
+    assert_eq!(bo.client.whoami().unwrap_err().status(), Some(401), "narrowing took effect");
+    client.revoke_key(&key.key.id).unwrap();
+    assert_eq!(host.anonymous().with_token(&key.secret.0).whoami().unwrap_err().status(), Some(401));
+    second.client.logout().unwrap();
+    assert_eq!(second.client.whoami().unwrap_err().status(), Some(401));
+    client.sign_out_user(&cy.id).unwrap();
+    assert_eq!(cy.client.whoami().unwrap_err().status(), Some(401));
+    for _ in 0..20 {
+        assert_eq!(create("three").unwrap_err().status(), Some(503), "the room is not for what widens");
+    }
+    client.archive_worktree(&worktree.id).unwrap();
+
+    disk.free();
+    until("there is room again", || host.anonymous().ready().unwrap().status == "ok");
+    until("writes go on", || create("four").is_ok());
+    let entries =
+        |action: &str| host.ledger(&LedgerFilter { action: Some(action.into()), ..LedgerFilter::default() });
+    for (action, resource) in [
+        ("user.disable", &bo.id),
+        ("key.revoke", &key.key.id),
+        ("signin.end_all", &cy.id),
+        ("worktree.archive", &worktree.id),
+    ] {
+        let found = entries(action);
+        assert!(
+            found.iter().any(|entry| entry.resource == *resource && entry.decision == "allowed"),
+            "{action}: {found:?}"
+        );
+    }
+    assert_eq!(entries("signin.end").len(), 2, "allowed, done");
+    let report = client.verify_ledger().unwrap();
+    assert_eq!((report.verdict.as_str(), report.findings.len()), ("intact", 0), "{report:?}");
+
+    host.restart();
+    assert_eq!(host.owner().client.verify_ledger().unwrap().verdict, "intact");
+    let there: Vec<String> = host
+        .owner()
+        .client
+        .worktrees(&WorktreeFilter::default())
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|w| w.name)
+        .collect();
+    assert_eq!(there, ["four"], "`one` is archived, the refused ones never were");
+    assert!(!host.owner().client.user(&bo.id).unwrap().enabled);
+}
+
+/// LED-02: a daemon that is killed on a full disk comes back on it, narrows, and forgets nothing.
+#[test]
+fn led_02_a_kill_on_a_full_disk_loses_no_narrowing() {
+    let disk = Disk::small("32m");
+    if !disk.is_own() {
+        return;
+    }
+    let mut host = Host::builder().in_folder(&disk.folder()).start();
+    let bo = host.user("bo", "member");
+    disk.fill();
+    host.owner().client.disable_user(&bo.id).unwrap();
+    host.kill();
+    disk.free();
+    host.start_daemon().unwrap();
+    host.rebase();
+    assert!(!host.owner().client.user(&bo.id).unwrap().enabled);
+    let filter = LedgerFilter { action: Some("user.disable".into()), ..LedgerFilter::default() };
+    assert!(host.ledger(&filter).iter().any(|entry| entry.resource == bo.id), "{:?}", host.ledger(&filter));
+    assert_eq!(host.owner().client.verify_ledger().unwrap().verdict, "intact");
+}

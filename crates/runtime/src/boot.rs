@@ -135,6 +135,7 @@ impl Runtime {
         }
         let store = Store::start(engine, Arc::clone(&boot.clock)).await.map_err(BootError::Schema)?;
         let store = Arc::new(store);
+        store.engine().restock();
         let keys = ledger_keys(&boot.ring);
         let signer = (keys.signer_id().to_owned(), keys.public_key());
         let redactor = boot.redactor.clone();

@@ -1,5 +1,6 @@
 //! What every handler has: the runtime, the settings, the limits; and the router itself.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) settings: Settings,
     pub(crate) limiter: Limiter,
+    /// What the `Host` header may say, in lower case.
+    pub(crate) hosts: HashSet<String>,
     pub(crate) in_flight: InFlight,
     pub(crate) sockets: Arc<Semaphore>,
     pub(crate) metrics: PrometheusHandle,
@@ -54,6 +57,7 @@ impl App {
         stopping: watch::Receiver<bool>,
         key_file: Option<PathBuf>,
     ) -> Self {
+        let hosts = hosts(&settings);
         let limiter = Limiter::new(settings.requests_per_minute);
         let sockets = Arc::new(Semaphore::new(settings.sockets));
         let openapi = description().to_json().unwrap_or_default();
@@ -62,6 +66,7 @@ impl App {
             runtime,
             settings,
             limiter,
+            hosts,
             in_flight,
             sockets,
             metrics,
@@ -70,6 +75,19 @@ impl App {
             key_file,
         }))
     }
+}
+
+/// Every name under which this daemon may be asked for.
+fn hosts(settings: &Settings) -> HashSet<String> {
+    let port = settings.listen.port();
+    let local = ["127.0.0.1", "localhost", "[::1]"];
+    let local = local.iter().flat_map(|name| [(*name).to_owned(), format!("{name}:{port}")]);
+    let public = settings.public_url.split_once("://").map(|(_, rest)| rest.to_ascii_lowercase());
+    local
+        .chain([settings.listen.to_string()])
+        .chain(public)
+        .chain(settings.allowed_hosts.iter().cloned())
+        .collect()
 }
 
 /// Routes and their description, from one source.

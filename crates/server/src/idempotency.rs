@@ -61,12 +61,12 @@ impl Drop for Under<'_> {
 
 /// Runs a write once per key and gives its answer to every repetition.
 pub(crate) async fn remember(State(app): State<App>, request: Request, next: Next) -> Response {
-    let keyed = request.headers().get("idempotency-key").cloned();
-    let who = request.extensions().get::<Principal>().map(Principal::label);
-    let (Some(key), Some(who)) = (keyed, who) else { return next.run(request).await };
-    if request.method() == Method::GET || request.method() == Method::HEAD {
+    let reads = request.method() == Method::GET || request.method() == Method::HEAD;
+    let keyed = request.headers().get("idempotency-key").filter(|_| !reads).cloned();
+    let Some(key) = keyed else { return next.run(request).await };
+    let Some(who) = request.extensions().get::<Principal>().map(Principal::label) else {
         return next.run(request).await;
-    }
+    };
     let fits = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
     let Some(key) = key.to_str().ok().filter(fits).map(str::to_owned) else {
         return Problem::bad_request("an `Idempotency-Key` is 1 to 128 printable characters").into_response();

@@ -45,15 +45,15 @@ impl Limiter {
         Self { most, callers: Mutex::default() }
     }
 
-    /// Counts a request.
-    pub(crate) fn admit(&self, caller: &str) -> Standing {
-        self.admit_at(caller, Instant::now())
+    /// Counts a request; who it is from is asked only when there is a limit.
+    pub(crate) fn admit(&self, caller: impl FnOnce() -> String) -> Standing {
+        match self.most {
+            0 => Standing { most: 0, left: 0, reset: 0, retry_after: None },
+            _ => self.admit_at(&caller(), Instant::now()),
+        }
     }
 
     fn admit_at(&self, caller: &str, now: Instant) -> Standing {
-        if self.most == 0 {
-            return Standing { most: 0, left: 0, reset: 0, retry_after: None };
-        }
         let mut callers = self.callers.lock().unwrap_or_else(PoisonError::into_inner);
         if callers.len() >= MOST_CALLERS && !callers.contains_key(caller) {
             callers.retain(|_, times| times.back().is_some_and(|last| now.duration_since(*last) < WINDOW));

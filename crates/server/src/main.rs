@@ -10,6 +10,7 @@ mod handlers;
 mod idempotency;
 mod limits;
 mod logs;
+mod measure;
 mod offline;
 mod openapi;
 mod patient;

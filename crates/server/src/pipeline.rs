@@ -17,9 +17,9 @@ use model::RequestId;
 use crate::app::App;
 use crate::extract::Attempt;
 use crate::limits::Standing;
-use crate::patient;
 use crate::problem::{Problem, REQUEST};
 use crate::routes::{Needs, Route, route};
+use crate::{measure, patient};
 
 /// The address a request came from, as far as it can be believed.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +34,13 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let id = RequestId::random();
     let started = Instant::now();
     let method = request.method().clone();
-    let path = request.extensions().get::<MatchedPath>().map_or("unknown", MatchedPath::as_str).to_owned();
+    let declared =
+        request.extensions().get::<MatchedPath>().and_then(|path| route(method.as_str(), path.as_str()));
     let origin = request.headers().get(header::ORIGIN).cloned();
     let secure = app.settings.tls.is_some();
-    let mut response = REQUEST.scope(id, admitted(&app, request, next, &path)).await;
-    measure(&method, &path, response.status(), started);
+    let mut response = REQUEST.scope(id, admitted(&app, request, next, declared)).await;
+    let path = declared.map_or("unknown", |route| route.path);
+    measure::request(&method, path, response.status(), started);
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id.to_string()) {
         headers.insert("x-request-id", value);
@@ -52,7 +54,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Response {
+async fn admitted(app: &App, mut request: Request, next: Next, declared: Option<&'static Route>) -> Response {
     let peer = request.extensions().get::<Peer>().map_or(IpAddr::from([0, 0, 0, 0]), |peer| peer.0.ip());
     let client = client(app, peer, request.headers());
     request.extensions_mut().insert(Client(client.clone()));
@@ -66,20 +68,19 @@ async fn admitted(app: &App, mut request: Request, next: Next, path: &str) -> Re
     }
     let most = app.settings.body_bytes;
     request = request.map(|body| patient::bounded(body, most));
-    let declared = route(request.method().as_str(), path);
     let standing = match declared.map(|route| route.needs) {
-        Some(Needs::Nobody) => app.limiter.admit(&format!("peer:{client}")),
+        Some(Needs::Nobody) => app.limiter.admit(|| format!("peer:{client}")),
         Some(Needs::Action(_) | Needs::Ticket(_)) | None => {
             match who(app, request.headers(), declared, &client).await {
                 Ok(who) => {
-                    let standing = app.limiter.admit(&who.label());
+                    let standing = app.limiter.admit(|| who.label());
                     request.extensions_mut().insert(who);
                     standing
                 }
                 Err(problem) => {
                     // Guessing credentials is limited like everything else.
                     let stranger = format!("peer:{client}");
-                    return match app.limiter.admit(&stranger) {
+                    return match app.limiter.admit(|| stranger.clone()) {
                         Standing { retry_after: Some(seconds), .. } => {
                             app.runtime.auth().limited(&stranger).await;
                             Problem::rate_limited(seconds).into_response()
@@ -177,26 +178,16 @@ fn host(app: &App, request: &Request) -> Result<(), Problem> {
             "this is not the host you asked for; see `server.allowed_hosts`",
         )
     };
-    let named = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let named = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let mut all = request.headers().get_all(header::HOST).iter();
-    let header = all.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let header = all.next().and_then(|value| value.to_str().ok());
     if all.next().is_some() {
         return Err(Problem::bad_request("more than one `Host`"));
     }
     // A target that names a host, and the header: whichever is there must be ours, and one must be.
-    let ours = |asked: &String| our_host(app, &asked.to_ascii_lowercase());
-    let named: Vec<String> = named.into_iter().chain(header).collect();
-    if !named.is_empty() && named.iter().all(ours) { Ok(()) } else { Err(misdirected()) }
-}
-
-fn our_host(app: &App, asked: &str) -> bool {
-    let (settings, port) = (&app.settings, app.settings.listen.port());
-    let named = settings.public_url.split_once("://").map(|(_, rest)| rest);
-    let local = ["127.0.0.1", "localhost", "[::1]"]
-        .iter()
-        .any(|name| asked == *name || *asked == format!("{name}:{port}"));
-    let listening = asked == settings.listen.to_string();
-    local || listening || named == Some(asked) || settings.allowed_hosts.iter().any(|name| name == asked)
+    let ours = |asked: &str| app.hosts.contains(asked) || app.hosts.contains(&asked.to_ascii_lowercase());
+    let any = named.is_some() || header.is_some();
+    if any && named.into_iter().chain(header).all(ours) { Ok(()) } else { Err(misdirected()) }
 }
 
 /// Whether a page of this origin may open a socket. Another port of this machine is another origin.
@@ -266,40 +257,11 @@ fn bound_browsers(headers: &mut HeaderMap, secure: bool) {
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ];
+    headers.reserve(ALWAYS.len());
     for (name, value) in ALWAYS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     if secure {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
-}
-
-fn measure(method: &Method, path: &str, status: StatusCode, started: Instant) {
-    let labels = [
-        ("method", method_label(method)),
-        ("route", path.to_owned()),
-        ("status", status.as_u16().to_string()),
-    ];
-    metrics::counter!("palisade_requests_total", &labels).increment(1);
-    metrics::histogram!("palisade_request_seconds").record(started.elapsed().as_secs_f64());
-    if status.is_server_error() {
-        metrics::counter!("palisade_errors_total").increment(1);
-    }
-    if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND) {
-        metrics::counter!("palisade_refusals_total").increment(1);
-    }
-}
-
-/// A caller can invent methods; labels must stay few.
-fn method_label(method: &Method) -> String {
-    let known = [
-        Method::GET,
-        Method::POST,
-        Method::PUT,
-        Method::PATCH,
-        Method::DELETE,
-        Method::HEAD,
-        Method::OPTIONS,
-    ];
-    if known.contains(method) { method.to_string() } else { "other".to_owned() }
 }

@@ -21,19 +21,24 @@ const FILE: &str = "room";
 /// The room kept back.
 pub(crate) struct Ballast {
     directory: PathBuf,
+    /// Somebody asked for room to be kept.
+    wanted: AtomicBool,
     stocked: AtomicBool,
 }
 
 impl Ballast {
     pub(crate) fn new(directory: &Path) -> Self {
-        let ballast = Self { directory: directory.to_owned(), stocked: AtomicBool::new(false) };
-        ballast.restock();
-        ballast
+        Self {
+            directory: directory.to_owned(),
+            wanted: AtomicBool::new(false),
+            stocked: AtomicBool::new(false),
+        }
     }
 
     /// Whether only narrowing acts should be written now.
     pub(crate) fn is_tight(&self) -> bool {
-        !self.stocked.load(Ordering::Acquire) || self.free().is_none_or(|free| free < FLOOR)
+        let given_up = self.wanted.load(Ordering::Acquire) && !self.stocked.load(Ordering::Acquire);
+        given_up || self.free().is_none_or(|free| free < FLOOR)
     }
 
     /// Bytes that can be written, none on a disk that is read-only.
@@ -50,8 +55,9 @@ impl Ballast {
         drop(self.file().and_then(|file| file.set_len(0)));
     }
 
-    /// Takes the room again, once there is more than enough.
+    /// Takes the room, again if need be, once there is more than enough.
     pub(crate) fn restock(&self) {
+        self.wanted.store(true, Ordering::Release);
         if self.stocked.load(Ordering::Acquire) {
             return;
         }

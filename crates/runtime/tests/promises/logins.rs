@@ -60,11 +60,15 @@ async fn medians(house: &House, kinds: &[&str], tries: u32) -> Vec<Duration> {
     times.iter_mut().map(median).collect()
 }
 
-/// 20 ms, as promised for a machine that does nothing else; a share of the whole where others work too.
+/// 20 ms, as promised, in a full run on a machine that does nothing else. Where other tests run beside it a
+/// quarter of the whole is allowed; leaving the work out for unknown accounts would be nearly all of it.
 fn assert_alike(medians: &[Duration]) {
     let (least, most) = (medians.iter().min().unwrap(), medians.iter().max().unwrap());
-    let alone = std::env::var_os("PALISADE_SCALE").is_some();
-    let slack = if alone { Duration::from_millis(20) } else { Duration::from_millis(20).max(*most / 5) };
+    let full = std::env::var("PALISADE_SCALE")
+        .ok()
+        .and_then(|text| text.parse::<f64>().ok())
+        .is_some_and(|n| n >= 1.0);
+    let slack = if full { Duration::from_millis(20) } else { Duration::from_millis(20).max(*most / 4) };
     assert!(*most - *least < slack, "{medians:?}");
 }
 

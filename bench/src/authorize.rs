@@ -110,10 +110,12 @@ fn cached() -> anyhow::Result<Row> {
             ring: Arc::new(KeyRing::new(MasterKey::random()?)),
             mode: Mode::Solo,
             worktree_rbac: true,
+            totp_actions: Vec::new(),
             lifetimes: Lifetimes::default(),
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             ledger: ledger::Options::default(),
+            on_loss: runtime::OnLoss::Refuse,
         })
         .await?;
         let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;

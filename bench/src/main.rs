@@ -8,6 +8,8 @@ mod bare;
 mod daemon;
 mod daemon_cost;
 mod ledger_disk;
+mod ledger_pace;
+mod ledger_query;
 mod load;
 mod machine;
 mod measure;
@@ -103,9 +105,11 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
     if wanted(Item::Ledger) {
         eprintln!("ledger ...");
         machine::on_a_disk(&arguments.disk)?;
-        let (more, said) = ledger_disk::rows(&arguments.disk)?;
-        rows.extend(more);
-        notes.extend(said);
+        for figures in [ledger_disk::rows, ledger_pace::rows, ledger_query::rows] {
+            let (more, said) = figures(&arguments.disk)?;
+            rows.extend(more);
+            notes.extend(said);
+        }
     }
     Ok((rows, notes))
 }

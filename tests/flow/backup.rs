@@ -235,7 +235,7 @@ fn aut_17_a_backup_moves_between_databases() {
     assert_eq!(owner.worktrees(&WorktreeFilter::default()).unwrap().items, expected);
     assert_eq!(owner.verify_ledger().unwrap().verdict, "intact");
     let again = restore_into_same(&key, &backup, &setting);
-    assert!(again.contains("not empty"), "{again}");
+    assert!(again.contains("another daemon uses this database"), "{again}");
 
     let mut back = Vec::new();
     owner.backup().unwrap().read_to_end(&mut back).unwrap();
@@ -245,6 +245,9 @@ fn aut_17_a_backup_moves_between_databases() {
     let owner = sign_in(&home, "owner@example.org");
     assert_eq!(owner.status().unwrap().store, "sqlite");
     assert_eq!(owner.worktrees(&WorktreeFilter::default()).unwrap().items, expected);
+    new.stop();
+    let again = restore_into_same(&key, &backup, &setting);
+    assert!(again.contains("not empty"), "{again}");
 }
 
 /// Another home on a database that is in use: refused, and nothing is left behind.
@@ -255,4 +258,154 @@ fn restore_into_same(key: &[u8], backup: &[u8], setting: &str) -> String {
         files(&other.data()).into_iter().filter(|(path, _)| !path.ends_with("palisaded.lock")).collect();
     assert!(left.is_empty(), "{left:?}");
     error
+}
+
+/// A host with a few megabytes of ledger, so that a restore takes a while; its key and a backup of it.
+fn long_backup() -> (Vec<u8>, Vec<u8>) {
+    let mut host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let repo = host.repo("demo");
+    let (next, kept) = (AtomicUsize::new(0), Mutex::new(BTreeSet::new()));
+    let mut backup = Vec::new();
+    load(&mut host, &repo, &next, &kept, |host| {
+        crate::gateway_wire::until("there is load", || kept.lock().unwrap().len() > 200);
+        backup = taken(host);
+    });
+    (fs::read(host.place().join("master.key")).unwrap(), backup)
+}
+
+/// Begins a restore and kills it when `now` says so; true if it was still running then.
+fn kill_restore(host: &Host, file: &Path, more: &[&str], mut now: impl FnMut() -> bool) -> bool {
+    let mut child = host.command("palisaded").args(more).arg("restore").arg(file).spawn().unwrap();
+    loop {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if now() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return true;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// After a killed restore: a start is refused with what to do, or it is nothing that began, or it is whole. And a
+/// second restore makes it whole.
+fn whole_or_refused(host: &mut Host, file: &Path, more: &[&str], what: &str) {
+    let begun =
+        |host: &Host| ["restoring", "ledger", "store"].iter().any(|name| host.data().join(name).exists());
+    if begun(host) {
+        match host.start_daemon() {
+            Err(error) => assert!(error.contains("did not come to its end"), "{what}: {error}"),
+            Ok(()) => {
+                let owner = sign_in(host, "owner@example.org");
+                assert_eq!(owner.verify_ledger().unwrap().verdict, "intact", "{what}");
+                assert!(segments(&host.data().join("ledger")).contains("backup.restored"), "{what}");
+                host.stop();
+                return;
+            }
+        }
+    }
+    restore(host, file, more).unwrap_or_else(|error| panic!("{what}: {error}"));
+    host.start_daemon().unwrap_or_else(|error| panic!("{what}: {error}"));
+    let owner = sign_in(host, "owner@example.org");
+    assert_eq!(owner.verify_ledger().unwrap().verdict, "intact", "{what}");
+    host.stop();
+    assert!(!host.data().join("restoring").exists(), "{what}");
+}
+
+/// AUT-17: a restore that is killed anywhere leaves nothing that starts as if it were an installation.
+#[test]
+fn aut_17_a_restore_that_is_killed_is_whole_or_refused() {
+    let (key, backup) = long_backup();
+    // At each step that can be seen from outside, as soon as it is seen.
+    for step in [
+        "restoring",
+        "restoring/store/palisade.db",
+        "restoring/ledger/segments/00000001.seg",
+        "restoring/ledger/lock",
+        "ledger",
+        "store",
+        "store/palisade.db",
+    ] {
+        let (mut new, file) = new_home(&key, &backup);
+        let seen = new.data().join(step);
+        kill_restore(&new, &file, &[], || seen.exists());
+        whole_or_refused(&mut new, &file, &[], step);
+    }
+    // And at points that nobody chose.
+    let (new, file) = new_home(&key, &backup);
+    let began = std::time::Instant::now();
+    restore(&new, &file, &[]).unwrap();
+    let whole = began.elapsed();
+    let rounds = tests::scale(100, 4);
+    for round in 0..rounds {
+        let (mut new, file) = new_home(&key, &backup);
+        let end = std::time::Instant::now() + whole.mul_f64((round as f64 + 0.5) / rounds as f64);
+        kill_restore(&new, &file, &[], || std::time::Instant::now() > end);
+        whole_or_refused(&mut new, &file, &[], &format!("round {round}"));
+    }
+}
+
+/// AUT-17: the same on PostgreSQL, where the rows are committed last.
+#[test]
+fn aut_17_a_restore_that_is_killed_on_postgresql_is_whole_or_refused() {
+    let (key, backup) = long_backup();
+    for step in ["restoring", "restoring/ledger/segments/00000001.seg", "restoring/ledger/lock", "ledger"] {
+        let url = tests::database();
+        let setting = format!("store.url={url}");
+        let more = ["--set", setting.as_str()];
+        let (mut new, file) = new_home(&key, &backup);
+        new.set("store.url", &url);
+        let seen = new.data().join(step);
+        kill_restore(&new, &file, &more, || seen.exists());
+        if new.data().join("restoring").exists() {
+            let error = new.start_daemon().unwrap_err();
+            assert!(error.contains("did not come to its end"), "{step}: {error}");
+            let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+            // The server notices a moment later that the one who was writing is gone.
+            let idle = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
+            crate::gateway_wire::until("the server noticed", || crate::gateway_wire::psql(&url, idle) == "0");
+            if crate::gateway_wire::psql(&url, tables) != "0" {
+                assert!(restore(&new, &file, &more).unwrap_err().contains("not empty"), "{step}");
+                crate::gateway_wire::psql(&url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public");
+            }
+        }
+        whole_or_refused(&mut new, &file, &more, step);
+    }
+}
+
+/// AUT-17: files that are not the ledger's keep no backup from being restored.
+#[test]
+fn aut_17_stray_files_beside_the_segments_do_not_spoil_a_backup() {
+    let host = Host::start();
+    drop(host.repo("demo"));
+    let folder = host.data().join("ledger/segments");
+    for stray in ["stray.seg", "1.seg", "+0000001.seg", "00000001.seg.seg", "000000001.seg", "00000001.bak"] {
+        fs::write(folder.join(stray), "not ours").unwrap();
+    }
+    let backup = taken(&host);
+    let (mut new, file) = new_home(&fs::read(host.place().join("master.key")).unwrap(), &backup);
+    restore(&new, &file, &[]).unwrap();
+    new.start_daemon().unwrap();
+    let owner = sign_in(&new, "owner@example.org");
+    assert_eq!(owner.repos(None).unwrap().items.len(), 1);
+    let mut export = String::new();
+    host.owner().client.export_ledger().unwrap().read_to_string(&mut export).unwrap();
+    assert!(!export.contains("not ours"));
+}
+
+/// AUT-17: the systemd credential is a place for the master key, also for a restore.
+#[test]
+fn aut_17_a_restore_takes_the_key_from_a_credential() {
+    let host = Host::start();
+    let backup = taken(&host);
+    let (new, file) = new_home(&fs::read(host.place().join("master.key")).unwrap(), &backup);
+    let credentials = new.place().join("credentials");
+    fs::create_dir(&credentials).unwrap();
+    fs::rename(new.place().join("master.key"), credentials.join("palisade-master-key")).unwrap();
+    let mut command = new.command("palisaded");
+    command.env("CREDENTIALS_DIRECTORY", &credentials).arg("restore").arg(&file);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

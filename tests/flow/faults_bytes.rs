@@ -67,6 +67,7 @@ fn gtw_09_every_writing_route_records_a_malformed_attempt() {
         ("PATCH", format!("/api/v1/users/usr_{zero}"), "user.update"),
         ("POST", format!("/api/v1/users/usr_{zero}/password"), "user.reset"),
         ("POST", "/api/v1/keys".to_owned(), "key.create"),
+        ("POST", "/api/v1/pairings".to_owned(), "pairing.offer"),
         ("POST", "/api/v1/passes".to_owned(), "pass.mint"),
         ("POST", "/api/v1/repos".to_owned(), "repo.create"),
         ("PATCH", format!("/api/v1/worktrees/wt_{zero}"), "worktree.update"),
@@ -148,4 +149,29 @@ fn led_01_values_that_do_not_do_are_recorded_once() {
         assert_eq!(reply.status, 422, "{path} {body}: {}", reply.text());
         assert_eq!(told(&host.since(head)), [(action.to_owned(), "refused".to_owned())], "{path} {body}");
     }
+}
+
+/// LED-05: a ledger that was tampered with is exported as it is, whatever bytes stand in it, and fails elsewhere too.
+#[test]
+fn led_05_a_ledger_with_bytes_that_are_no_text_is_exported_as_it_is() {
+    let host = Host::start();
+    drop(host.repo("demo"));
+    let segment = host.data().join("ledger/segments/00000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let place = bytes.len() / 2;
+    bytes[place] = 0xff;
+    let line_end = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    // And a line that is longer than any entry.
+    drop(bytes.splice(line_end..line_end, vec![b'x'; 200_000].into_iter().chain([b'\n'])));
+    std::fs::write(&segment, &bytes).unwrap();
+    let copy = host.place().join("copy");
+    let mut command = host.command("palisade");
+    command
+        .env("PALISADE_URL", host.base())
+        .env("PALISADE_API_KEY", host.owner().client.token().unwrap())
+        .args(["ledger", "export"])
+        .arg(&copy);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read(copy.join("segments/00000001.seg")).unwrap() == bytes, "byte for byte");
 }

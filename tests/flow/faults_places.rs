@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use tests::Host;
 
+use crate::gateway_wire::psql;
 use crate::ledger_secrets::files;
 
 /// AUT-15: two daemons side by side share nothing.
@@ -157,4 +158,65 @@ fn aut_15_an_open_data_directory_is_refused() {
     assert!(files(&host.data()).is_empty());
     fs::set_permissions(host.data(), fs::Permissions::from_mode(0o700)).unwrap();
     host.start_daemon().unwrap();
+}
+
+/// LED-02: on PostgreSQL another key is refused also with a new data directory, and nothing is changed.
+#[test]
+fn led_02_another_key_with_a_new_data_directory_is_refused() {
+    let url = tests::database();
+    let with = |key: &str| Host::builder().set("store.url", &url).variable("PALISADE_MASTER_KEY", key);
+    let (good, other) = (tests::master_key(), tests::master_key());
+    let mut host = with(&good).unclaimed();
+    host.stop();
+    let dump = || {
+        let tables = ["users", "bootstrap", "counters", "ledger_index", "installation", "migrations"];
+        tables.map(|table| psql(&url, &format!("SELECT t::text FROM {table} t ORDER BY 1")))
+    };
+    let before = dump();
+    let mut second = with(&other).stopped();
+    let error = second.start_daemon().unwrap_err();
+    assert!(error.contains("the store was made under master key"), "{error}");
+    assert_eq!(dump(), before);
+    assert!(!second.data().join("ledger").exists(), "nothing was made");
+    host.start_daemon().unwrap();
+}
+
+/// What a start says when it fails: once, and about the right thing.
+#[test]
+fn aut_15_a_refused_start_says_why_once() {
+    let said = |host: &Host, variables: &[(&str, &std::ffi::OsStr)], more: &[&str]| {
+        let mut command = host.command("palisaded");
+        command.envs(variables.iter().copied()).args(more).arg("up");
+        let output = command.output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let host = Host::builder().stopped();
+    let text = said(&host, &[], &["--set", "store.url=postgres://u@127.0.0.1:9/db"]);
+    assert!(text.contains("a store on PostgreSQL (`store.url`) needs a master key"), "{text}");
+    let text = said(&host, &[], &["--set", "mode=team"]);
+    assert!(text.contains("mode `team` needs a master key"), "{text}");
+    let text = said(&host, &[], &["--set", "no.such=1"]);
+    assert!(text.contains("`palisade config show`"), "{text}");
+
+    let bad = std::os::unix::ffi::OsStrExt::from_bytes(&b"\xff\xfe"[..]);
+    let text = said(&host, &[("PALISADE_MASTER_KEY", bad)], &[]);
+    assert!(text.contains("PALISADE_MASTER_KEY is not text"), "{text}");
+    assert!(!host.place().join("master.key").exists(), "and no other key was made");
+
+    let key = tests::master_key();
+    let key = [("PALISADE_MASTER_KEY", key.as_ref())];
+    let store = host.data().join("store");
+    fs::create_dir_all(&store).unwrap();
+    fs::set_permissions(host.data(), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = said(&host, &key, &["--set", "server.listen=127.0.0.1:0"]);
+    assert_eq!(text.matches("is open to other accounts").count(), 1, "{text}");
+    fs::remove_dir_all(&store).unwrap();
+    fs::create_dir_all(host.data().join("ledger")).unwrap();
+    fs::write(host.data().join("ledger/segments"), "no folder").unwrap();
+    let text = said(&host, &key, &["--set", "server.listen=127.0.0.1:0"]);
+    assert!(text.contains("ledger"), "{text}");
+    let (one, two) = text.trim().rsplit_once(": ").unwrap_or_default();
+    assert!(!one.ends_with(two), "{text}");
 }

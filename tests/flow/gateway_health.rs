@@ -100,5 +100,5 @@ fn gtw_12_metrics_need_a_credential_and_name_nobody() {
     for id in [&worktree, &repo, &bo.id, &host.owner().id, "of-ours", "BREW", "example.org", "127.0.0.1"] {
         assert!(!text.contains(id), "{id} is in\n{text}");
     }
-    assert!(text.contains(r#"route="/api/v1/worktrees/{worktree}""#));
+    assert!(text.contains(r#"operation="worktrees_read""#));
 }

@@ -6,6 +6,7 @@ use api::{LedgerFilter, WorktreeFilter};
 use tests::Host;
 
 use crate::gateway_wire::{Reply, ask, connect, psql, request, until};
+use crate::ledger_full::Disk;
 
 const JSON: (&str, &str) = ("content-type", "application/json");
 
@@ -130,4 +131,80 @@ fn gtw_14_a_remembered_secret_is_sealed() {
     }
     let raw = psql(&url, "SELECT encode(answer, 'escape') FROM idempotency");
     assert!(!raw.is_empty() && !raw.contains("pal_") && !raw.contains("label"), "{raw}");
+}
+
+/// GTW-14: a connection that is lost during the commit says neither yes nor no: the answer tells to look, and the
+/// key stays taken.
+#[test]
+fn gtw_14_an_unknown_outcome_keeps_the_key() {
+    let url = tests::database();
+    let host =
+        Host::builder().set("store.url", &url).variable("PALISADE_MASTER_KEY", &tests::master_key()).start();
+    let repo = host.repo("demo");
+    psql(
+        &url,
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END';
+         CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON worktrees DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+         EXECUTE FUNCTION slow()",
+    );
+    let headers = [JSON, ("Idempotency-Key", "lost")];
+    let first = std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&host, "POST", "/api/v1/worktrees", &headers, &worktree(&repo, "a")));
+        until("it is being committed", || {
+            let kill = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                        WHERE datname = current_database() AND state = 'active' AND query = 'COMMIT'";
+            psql(&url, kill) == "1"
+        });
+        asked.join().unwrap()
+    });
+    assert_eq!(first.status, 500, "{}", first.text());
+    assert!(first.problem().detail.contains("it may have happened"), "{}", first.text());
+    psql(&url, "DROP TRIGGER slow ON worktrees");
+    let again = ask(&host, "POST", "/api/v1/worktrees", &headers, &worktree(&repo, "a"));
+    assert!([409, 500].contains(&again.status), "{}", again.text());
+    assert_eq!(host.owner().client.worktrees(&WorktreeFilter::default()).unwrap().items.len(), 0);
+    let filter = LedgerFilter { action: Some("worktree.create".into()), ..LedgerFilter::default() };
+    assert_eq!(host.ledger(&filter).len(), 2, "allowed and failed, once");
+}
+
+/// GTW-14, LED-02: a key does not keep what narrows from happening on a full disk.
+#[test]
+fn gtw_14_a_keyed_narrowing_happens_on_a_full_disk() {
+    let disk = Disk::small("32m");
+    if !disk.is_own() {
+        return; // only root can mount a small disk
+    }
+    let host = Host::builder().in_folder(&disk.folder()).start();
+    let repo = host.repo("demo");
+    let made: Vec<_> = (0..5).map(|n| host.user(&format!("u-{n}"), "member")).collect();
+    disk.fill();
+    for (n, user) in made.iter().enumerate() {
+        let key = format!("narrow-{n}");
+        let path = format!("/api/v1/users/{}/disable", user.id);
+        for _ in 0..2 {
+            let reply = ask(&host, "POST", &path, &[("Idempotency-Key", key.as_str())], b"");
+            assert!(reply.status < 300, "{n}: {}", reply.text());
+        }
+        assert_eq!(user.client.whoami().unwrap_err().status(), Some(401));
+    }
+    let reply =
+        ask(&host, "POST", "/api/v1/worktrees", &[JSON, ("Idempotency-Key", "wide")], &worktree(&repo, "a"));
+    assert_eq!(reply.status, 503, "{}", reply.text());
+}
+
+/// GTW-14: an answer that is too long to be kept is given all the same.
+#[test]
+fn gtw_14_a_long_answer_is_given_and_not_kept() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let repo = host.repo("demo");
+    for n in 0..400 {
+        let body = format!(r#"{{"repo":"{repo}","name":"w-{n}","about":"{}"}}"#, "y".repeat(900));
+        assert_eq!(ask(&host, "POST", "/api/v1/worktrees", &[JSON], body.as_bytes()).status, 201);
+    }
+    let headers = [("Idempotency-Key", "long")];
+    let reply = ask(&host, "POST", "/api/v1/backup", &headers, b"");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert!(reply.body.len() > 1 << 20, "it is long: {}", reply.body.len());
+    let again = ask(&host, "POST", "/api/v1/backup", &headers, b"");
+    assert_eq!(again.status, 409, "{}", again.text());
 }

@@ -100,6 +100,38 @@ fn gtw_01_tls_with_its_own_certificate_and_hsts() {
     assert!(Client::new(&secure.base, None).unwrap().ready().is_err(), "and not otherwise");
 }
 
+/// GTW-15: the typed client's socket speaks TLS too, and trusts only whom it was told to.
+#[test]
+fn gtw_15_the_clients_socket_speaks_tls() {
+    let secure = Secure::start(&[]);
+    let said = std::fs::read_to_string(secure.folder.join("says")).unwrap();
+    let secret = said.split_once("secret=").unwrap().1.split_whitespace().next().unwrap().to_owned();
+    let authority = std::fs::read(secure.folder.join("ca.crt")).unwrap();
+    let client = Client::new(&secure.base, Some(&authority)).unwrap();
+    let tokens = client
+        .bootstrap(&api::BootstrapRequest {
+            secret: api::Hidden(secret),
+            email: "owner@example.org".into(),
+            name: "Owner".into(),
+            password: api::Hidden(tests::PASSWORD.into()),
+        })
+        .unwrap();
+    let client = client.with_token(&tokens.access_token.0);
+    let mut socket = client.socket(None).unwrap();
+    socket.ping().unwrap();
+    let origin = "https://forge.example/a/b".to_owned();
+    let repo = client.create_repo(&api::CreateRepoRequest { name: "demo".into(), origin }).unwrap().id;
+    let body = api::CreateWorktreeRequest { repo, name: "one".into(), about: String::new(), tier: None };
+    let worktree = client.create_worktree(&body).unwrap().id;
+    let event = socket.event().unwrap().unwrap();
+    assert_eq!(event.worktree.as_ref(), Some(&worktree), "{event:?}");
+    socket.close().unwrap();
+    let stranger = Client::new(&secure.base, None).unwrap().with_token(&tokens.access_token.0);
+    assert!(stranger.socket(None).is_err(), "nobody told it whom to trust");
+    let refused = Client::new(&secure.base, Some(&authority)).unwrap().socket(None).unwrap_err();
+    assert_eq!(refused.code(), Some(api::Code::AuthRequired), "{refused}");
+}
+
 /// GTW-01: with a client authority, who has no certificate of it is refused.
 #[test]
 fn gtw_01_a_client_without_certificate_is_refused() {

@@ -24,6 +24,21 @@ impl Reply {
         Self::parse(&bytes)
     }
 
+    /// Reads an answer of a connection that stays open: as much as its length says.
+    pub fn read_one(stream: &mut TcpStream) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; 4096];
+        loop {
+            let count = stream.read(&mut piece).ok().filter(|count| *count > 0)?;
+            bytes.extend_from_slice(&piece[..count]);
+            let length = |reply: &Self| reply.header("content-length").and_then(|text| text.parse().ok());
+            match Self::parse(&bytes) {
+                Some(reply) if reply.body.len() >= length(&reply).unwrap_or(0) => return Some(reply),
+                _ => {}
+            }
+        }
+    }
+
     fn parse(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

@@ -18,6 +18,7 @@ POST   /setup                                     | open
 POST   /api/v1/auth/bootstrap                     | open
 POST   /api/v1/auth/login                         | open
 POST   /api/v1/auth/refresh                       | open
+POST   /api/v1/auth/pair                          | open
 GET    /api/v1/whoami                             | runs:read   | 200     | 200     | 200     | 200
 GET    /api/v1/status                             | runs:read   | 200     | 200     | 200     | 200
 GET    /api/v1/openapi.json                       | runs:read   | 200     | 200     | 200     | 200
@@ -33,6 +34,7 @@ POST   /api/v1/users/{user}/password              | admin       | 403/404 | 403/
 GET    /api/v1/users/{user}/keys                  | runs:manage | 200/404 | 200/403 | 200/200 | 200/200
 GET    /api/v1/users/{user}/passes                | runs:manage | 200/404 | 200/403 | 200/200 | 200/200
 POST   /api/v1/keys                               | admin       | 201     | 201     | 201     | 201
+POST   /api/v1/pairings                           | admin       | 201     | 201     | 201     | 201
 DELETE /api/v1/keys/{key}                         | runs:manage | 204/404 | 204/404 | 204/204 | 204/204
 POST   /api/v1/passes                             | runs:manage | 201     | 201     | 201     | 201
 DELETE /api/v1/passes/{pass}                      | runs:manage | 200/404 | 200/404 | 200/200 | 200/200
@@ -208,7 +210,7 @@ impl Scene<'_> {
             }
             ("PATCH", "/api/v1/users/{user}") => json!({"name": "Another"}),
             ("POST", "/api/v1/users/{user}/password") => json!({"password": NEW_PASSWORD}),
-            ("POST", "/api/v1/keys") => json!({"label": "k", "scope": "runs:read"}),
+            ("POST", "/api/v1/keys" | "/api/v1/pairings") => json!({"label": "k", "scope": "runs:read"}),
             ("POST", "/api/v1/passes") => json!({"label": "p", "grant": {}}),
             ("POST", "/api/v1/repos") => {
                 json!({"name": fresh("repo"), "origin": "https://forge.example/a/b"})
@@ -232,6 +234,7 @@ impl Scene<'_> {
             }
             ("POST", "/api/v1/auth/password") => json!({"current": self.password, "new": NEW_PASSWORD}),
             ("POST", "/api/v1/auth/login") => json!({"email": "a@example.org", "password": "x"}),
+            ("POST", "/api/v1/auth/pair") => json!({"code": "x"}),
             ("POST", "/api/v1/auth/refresh") => json!({"refresh_token": "x"}),
             ("POST", "/api/v1/auth/bootstrap") => {
                 json!({"secret": "x", "email": "a@example.org", "name": "A", "password": PASSWORD})
@@ -471,6 +474,14 @@ fn idn_12_a_key_reaches_no_further_than_its_scope_and_its_user() {
                 }
                 "/api/v1/auth/totp/remove" => json!({"totp": "000000", "password": PASSWORD}),
                 _ => body,
+            };
+            // Signing out with a key ends that key: one of its own for that.
+            let client = match row.path {
+                "/api/v1/auth/logout" => {
+                    let other = keyed.client.create_key(&key_request(scope)).unwrap();
+                    host.anonymous().with_token(&other.secret.0)
+                }
+                _ => client.clone(),
             };
             let before = host.ledger_head();
             let (status, problem) = json_call(&client, row.method, &invented(row.path), &body);

@@ -1,26 +1,37 @@
 //! The real daemon through its public API: one file per area of the specification.
 
 mod access;
+mod access_hidden;
 mod backup;
+mod calls;
 mod cli;
 mod faults_bytes;
+mod faults_hold;
 mod faults_kill;
 mod faults_places;
+mod faults_rollback;
 mod gateway_bounds;
 mod gateway_browser;
+mod gateway_client;
 mod gateway_errors;
 mod gateway_events;
 mod gateway_health;
 mod gateway_lists;
+mod gateway_metrics;
 mod gateway_repeat;
 mod gateway_socket;
+mod gateway_stall;
 mod gateway_stop;
 mod gateway_tls;
 mod gateway_wire;
 mod identity;
+mod identity_devices;
 mod identity_matrix;
 mod ledger_actions;
+mod ledger_bundle;
 mod ledger_full;
 mod ledger_search;
 mod ledger_secrets;
 mod skeleton;
+mod surfaces;
+mod templates;

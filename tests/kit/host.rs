@@ -29,6 +29,7 @@ pub struct Host {
     place: PathBuf,
     settings: Vec<(String, String)>,
     variables: Vec<(String, String)>,
+    up_with: Vec<String>,
     child: Option<Child>,
     base: String,
     secret: Option<String>,
@@ -95,6 +96,7 @@ impl HostBuilder {
             place,
             settings: self.settings,
             variables: self.variables,
+            up_with: Vec::new(),
             child: None,
             base: String::new(),
             secret: None,
@@ -216,8 +218,13 @@ impl Host {
         for (name, value) in &self.variables {
             command.env(name, value);
         }
-        command.arg("up");
+        command.arg("up").args(&self.up_with);
         command
+    }
+
+    /// Starts the daemon with these arguments from now on.
+    pub fn up_with(&mut self, arguments: &[&str]) {
+        self.up_with = arguments.iter().map(|&one| one.to_owned()).collect();
     }
 
     /// Changes a setting for the next start.

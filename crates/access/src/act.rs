@@ -159,6 +159,7 @@ actions! {
 
     KEY_LIST = "key.list", Manage, Read;
     KEY_CREATE = "key.create", Admin, Widens;
+    PAIRING_OFFER = "pairing.offer", Admin, Widens;
     KEY_REVOKE = "key.revoke", Manage, Narrows, changes;
 
     PASS_LIST = "pass.list", Manage, Read;

@@ -8,6 +8,7 @@ use model::{
     WorktreeName,
 };
 
+use crate::Via;
 use crate::act::{self, Act, Action, Asks, Resource, Scope};
 
 macro_rules! acts {
@@ -72,12 +73,12 @@ acts! {
     /// Follow the stream of events.
     FollowEvents = EVENT_FOLLOW on |_| Resource::Installation; {}
 
-    /// Sign out: end the login this call came with.
-    EndSignIn = SESSION_END on |a| Resource::User(a.user); {
+    /// Sign out: end the login, or revoke the key, that this call came with.
+    EndSignIn = SESSION_END on |a| Resource::User(a.user), detail |a| vec![("via", a.via.word().into())]; {
         /// Whose.
         user: UserId,
-        /// Which login.
-        family: String,
+        /// Which credential.
+        via: Via,
     }
     /// Sign a user out everywhere.
     EndAllSignIns = SESSION_END_ALL on |a| Resource::User(a.user); {
@@ -174,6 +175,24 @@ acts! {
         /// When it ends.
         expires: Millis,
         /// Digest of the secret part.
+        digest: String,
+    }
+    /// Show a code that signs one more device in, with a key of the caller's.
+    OfferPairing = PAIRING_OFFER on |a| Resource::User(a.user),
+        detail |a| vec![("scope", a.scope.word().into()), ("expires", a.expires.to_string())]; {
+        /// Whose.
+        user: UserId,
+        /// What the device is called.
+        label: DisplayName,
+        /// What its key may be used for.
+        scope: Scope,
+        /// The caller's credential version: the code ends when that does.
+        version: i64,
+        /// How long its key will live.
+        key_life: Millis,
+        /// When the code ends.
+        expires: Millis,
+        /// Digest of the code.
         digest: String,
     }
     /// Revoke an API key.

@@ -164,6 +164,51 @@ pub enum Admission {
     NotBefore(Millis),
 }
 
+/// A pairing code as it is stored.
+#[derive(Clone, Debug)]
+pub struct PairingRow {
+    /// Digest of the code.
+    pub digest: String,
+    /// Who showed it.
+    pub user: UserId,
+    /// The user's version when it was made.
+    pub version: i64,
+    /// How long the key will live.
+    pub key_life: Millis,
+    /// When the code ends.
+    pub expires: Millis,
+}
+
+/// The key that a pairing code is traded for.
+#[derive(Clone, Debug)]
+pub struct NewDevice {
+    /// Its id.
+    pub key: KeyId,
+    /// Digest of the secret part.
+    pub digest: String,
+    /// When.
+    pub now: Millis,
+    /// When the key ends.
+    pub expires: Millis,
+}
+
+/// What is kept of a key that was just paired.
+#[derive(Clone, Debug)]
+pub struct Paired {
+    /// The key.
+    pub key: KeyId,
+    /// Whose.
+    pub user: UserId,
+    /// What the code was made for.
+    pub label: model::DisplayName,
+    /// What it may be used for.
+    pub scope: Scope,
+    /// Since when.
+    pub created_at: Millis,
+    /// Until when.
+    pub expires: Millis,
+}
+
 /// The first owner, as bootstrap makes it.
 #[derive(Debug)]
 pub struct NewOwner {
@@ -245,6 +290,17 @@ pub trait Backing: Send + Sync + 'static {
     fn end_family(&self, w: &Warrant, family: &str) -> impl Future<Output = Answer<bool>> + Send;
     /// Whether a login still stands.
     fn family_live(&self, family: &str) -> impl Future<Output = Answer<bool>> + Send;
+
+    /// Finds a pairing code.
+    fn pairing(&self, digest: &str) -> impl Future<Output = Answer<Option<PairingRow>>> + Send;
+    /// Uses a pairing code up and keeps the key it is traded for, both or neither. None if it is used or late,
+    /// or its maker is not who they were.
+    fn take_pairing(
+        &self,
+        w: &Warrant,
+        digest: &str,
+        device: NewDevice,
+    ) -> impl Future<Output = Answer<Option<Paired>>> + Send;
 
     /// Remembers the last use of a time step; false if it was used before.
     fn use_totp_step(

@@ -6,10 +6,14 @@
 //! read looks exactly like what does not exist; nothing remembered is used after the epoch moved, and
 //! what is remembered bears the epoch that stood *before* its facts were read.
 
+mod trial;
+
 use std::sync::Arc;
 
+pub use trial::{Trial, TrialError};
+
 use arc_swap::ArcSwap;
-use ledger::{Decision as Entry, Draft, Ledger};
+use ledger::{Decision as Entry, Draft, Ledger, Recorded};
 use model::{Clock, KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
 use quick_cache::sync::Cache;
 
@@ -17,47 +21,20 @@ use crate::act;
 use crate::policy::{Subject, Target};
 use crate::record::{append, append_narrowing};
 use crate::{
-    Act, Action, AddedPolicy, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError,
-    Principal, Record, Resource, Unavailable, UserFacts, Via, Why, WorktreeFacts,
+    Act, Action, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError, Principal,
+    Record, Resource, Unavailable, UserFacts, Via, WorktreeFacts,
 };
 
 /// What callers are told while there are no policies; the reason is in the log.
 const SHUT: &str = "the policies cannot be loaded, so everything is refused; the daemon's log says why";
 
 /// How the gate is set up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct GateConfig {
     /// Whether worktrees are divided by owners and tiers.
     pub worktree_rbac: bool,
-}
-
-/// A question to the policies that has no effect.
-#[derive(Debug)]
-pub struct Trial {
-    /// For whom.
-    pub user: UserId,
-    /// To do what.
-    pub action: &'static Action,
-    /// On what.
-    pub resource: Resource,
-    /// Asking for what.
-    pub asks: Asks,
-    /// A policy that is not in force, to be tried with those that are.
-    pub with: Option<AddedPolicy>,
-}
-
-/// Why a trial gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub enum TrialError {
-    /// The policy to be tried is not right.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// The action is not one for this kind of resource.
-    #[error("`{0}` is not something that is done to this kind of resource")]
-    Misfit(&'static str),
-    /// The store did not answer.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+    /// What nobody does without a one-time password that came with the very request.
+    pub totp_actions: Vec<&'static Action>,
 }
 
 /// The one gate.
@@ -127,7 +104,7 @@ impl<B: Backing> Gate<B> {
         config: GateConfig,
     ) -> Result<Self, Unavailable> {
         let added = backing.added_policies().await?;
-        let policies = load(&added, config);
+        let policies = trial::load(&added, &config);
         Ok(Self {
             backing,
             ledger,
@@ -198,18 +175,21 @@ impl<B: Backing> Gate<B> {
         if record.action.changes_access {
             self.epoch.bump();
         }
-        let Some(opened) = record.opened else { return };
         let (entry, cause) = match outcome {
             Ok(()) => (Entry::Done, String::new()),
             Err(cause) => (Entry::Failed, cause),
         };
-        let draft = Draft::new(record.who.label(), record.action.name, entry)
-            .on(record.resource)
-            .because(cause)
-            .closes(opened);
+        let draft =
+            Draft::new(record.who.label(), record.action.name, entry).on(record.resource).because(cause);
+        let draft = match record.opened {
+            Some(opened) => draft.closes_recorded(opened),
+            // What could not be recorded before is recorded now, if it can be.
+            None => draft.with("opening", "could not be recorded"),
+        };
         // The act is done; a closing entry that fails is made good at recovery.
         if let Err(error) = append_narrowing(&self.ledger, draft).await {
-            tracing::error!(%error, opened, "the closing entry could not be written; recovery will close it");
+            let opened = record.opened;
+            tracing::error!(%error, ?opened, "the closing entry could not be written; recovery will close it");
         }
     }
 
@@ -243,6 +223,21 @@ impl<B: Backing> Gate<B> {
             as_of,
         );
         who.scope >= act::WORKTREE_READ.scope && decision.is_ok_and(|decision| decision.allowed)
+    }
+
+    /// Whether this user may read this repository now; as [`Self::may_read`].
+    pub fn may_read_repo(&self, who: &Principal, repo: RepoId, as_of: u64) -> bool {
+        let target = || Target::Repo(repo);
+        let decision =
+            self.decide(who, &act::REPO_READ, Resource::Repo(repo), target, Asks::default(), as_of);
+        who.scope >= act::REPO_READ.scope && decision.is_ok_and(|decision| decision.allowed)
+    }
+
+    /// Whether this user may read that one now; as [`Self::may_read`].
+    pub fn may_read_user(&self, who: &Principal, id: UserId, role: Role, as_of: u64) -> bool {
+        let target = || Target::User { id, role };
+        let decision = self.decide(who, &act::USER_READ, Resource::User(id), target, Asks::default(), as_of);
+        who.scope >= act::USER_READ.scope && decision.is_ok_and(|decision| decision.allowed)
     }
 
     /// Whether this user may do this to the installation or to a user; for pages, no entry.
@@ -320,50 +315,6 @@ impl<B: Backing> Gate<B> {
         Ok(stands)
     }
 
-    /// What the policies would say of someone, and why; perhaps with one more. Takes no effect.
-    pub async fn explain(
-        &self,
-        _permit: Permit<crate::TryPolicy>,
-        trial: Trial,
-    ) -> Result<Option<Why>, TrialError> {
-        let Some(user) = self.user(trial.user).await? else { return Ok(None) };
-        let Some(found) = self.find(trial.resource).await? else { return Ok(None) };
-        let subject = Subject { user: user.id, role: user.role, via: "login" };
-        let mut added = self.backing.added_policies().await?;
-        added.extend(trial.with);
-        let policies = Policies::load(&added, self.config.worktree_rbac)?;
-        if !Policies::fits(trial.action, &found.target()) {
-            return Err(TrialError::Misfit(trial.action.name));
-        }
-        Ok(Some(policies.explain(subject, trial.action, &found.target(), trial.asks)))
-    }
-
-    /// Every policy in force: id, whether it forbids, text.
-    pub fn list_policies(&self, _permit: Permit<crate::ReadPolicies>) -> Vec<(String, bool, String)> {
-        self.policies.load().as_ref().as_ref().map(Policies::list).unwrap_or_default()
-    }
-
-    /// Checks that the policies in force and this one make a whole, without using it.
-    pub async fn check_policy(&self, new: &AddedPolicy) -> Result<Result<(), PolicyError>, Unavailable> {
-        let mut added = self.backing.added_policies().await?;
-        added.push(new.clone());
-        Ok(Policies::load(&added, self.config.worktree_rbac).map(drop))
-    }
-
-    /// Reads the added policies again, after they changed. What cannot be read shuts the gate: the old
-    /// ones may lack the very `forbid` that was just added.
-    pub async fn reload_policies(&self) {
-        let policies = match self.backing.added_policies().await {
-            Ok(added) => load(&added, self.config),
-            Err(error) => {
-                tracing::error!(error = %error.0, "the changed policies cannot be read; everything is refused");
-                Err(PolicyError::Unread)
-            }
-        };
-        self.policies.store(Arc::new(policies));
-        self.epoch.bump();
-    }
-
     /// Writes down an attempt that never became an act because the request made no sense.
     pub async fn refuse_malformed(&self, who: &Principal, action: &'static Action, why: &str) {
         let refused = Refused { denied: Denied::hidden(), cause: format!("malformed: {why}") };
@@ -410,9 +361,12 @@ impl<B: Backing> Gate<B> {
             return Ok(false);
         }
         let Some(found) = self.find(resource).await.map_err(broken)? else {
-            return Err(Refused { denied: Denied::hidden(), cause: "absent".into() });
+            return Err(Refused::hidden());
         };
         let decision = self.decide(who, action, resource, || found.target(), asks, epoch)?;
+        if decision.allowed && self.asks_totp(action) && !who.code_shown {
+            return Err(Refused { denied: Denied::totp(), cause: "one-time password needed".into() });
+        }
         if decision.allowed {
             let divided = self.config.worktree_rbac;
             return Ok(action.class != Class::Read && divided && found.overrides(who));
@@ -428,8 +382,15 @@ impl<B: Backing> Gate<B> {
             Some(_) => false,
             None => true,
         };
-        let denied = if readable { Denied::forbidden(decision.policies.clone()) } else { Denied::hidden() };
-        Err(Refused { denied, cause })
+        if !readable {
+            return Err(Refused::hidden());
+        }
+        Err(Refused { denied: Denied::forbidden(decision.policies.clone()), cause })
+    }
+
+    /// Whether this needs a one-time password of its own.
+    pub fn asks_totp(&self, action: &Action) -> bool {
+        self.config.totp_actions.iter().any(|chosen| chosen.name == action.name)
     }
 
     fn question(who: &Principal, action: &'static Action, resource: Resource) -> Question {
@@ -489,7 +450,7 @@ impl<B: Backing> Gate<B> {
         act: &A,
         resource: &str,
         overrides: bool,
-    ) -> Result<Option<u64>, Denied> {
+    ) -> Result<Option<Recorded>, Denied> {
         let action = A::ACTION;
         let mut draft = Draft::new(who.label(), action.name, Entry::Allowed).on(resource).opens();
         for (name, value) in act.detail() {
@@ -498,20 +459,24 @@ impl<B: Backing> Gate<B> {
         if overrides {
             draft = draft.with("override", "true");
         }
+        if self.asks_totp(action) {
+            draft = draft.with("totp", "shown");
+        }
         let unrecorded = |error: ledger::AppendError| {
             tracing::error!(%error, action = action.name, "an act could not be recorded and was not started");
             Denied::unavailable("it could not be recorded; nothing was started")
         };
         match action.class {
-            Class::Read | Class::Widens => append(&self.ledger, draft).await.map(Some).map_err(unrecorded),
-            // Narrowing happens all the same; what even the reserve cannot hold is in the log.
-            Class::Narrows => {
-                Ok(append_narrowing(&self.ledger, draft).await.map_err(unrecorded).ok().flatten())
+            Class::Read | Class::Widens => {
+                append(&self.ledger, draft).await.map(|seq| Some(Recorded::Entry(seq))).map_err(unrecorded)
             }
+            // Narrowing happens all the same; what even the reserve cannot hold is in the log.
+            Class::Narrows => Ok(append_narrowing(&self.ledger, draft).await.map_err(unrecorded).ok()),
         }
     }
 
     async fn refuse(&self, who: &Principal, action: &'static Action, resource: Resource, refused: &Refused) {
+        metrics::counter!("palisade_refusals_total", "action" => action.name).increment(1);
         let draft = Draft::new(who.label(), action.name, Entry::Refused)
             .on(resource.to_string())
             .because(refused.cause.clone());
@@ -521,14 +486,6 @@ impl<B: Backing> Gate<B> {
     }
 }
 
-fn load(added: &[AddedPolicy], config: GateConfig) -> Result<Policies, PolicyError> {
-    let loaded = Policies::load(added, config.worktree_rbac);
-    if let Err(error) = &loaded {
-        tracing::error!(%error, "the policies cannot be loaded; everything is refused");
-    }
-    loaded
-}
-
 /// A refusal with what only the ledger may know.
 struct Refused {
     denied: Denied,
@@ -536,6 +493,11 @@ struct Refused {
 }
 
 impl Refused {
+    /// Absent, or not for the caller. One cause for both: callers read their own entries.
+    fn hidden() -> Self {
+        Self { denied: Denied::hidden(), cause: "nothing that the caller may know of".into() }
+    }
+
     fn unavailable(message: &str) -> Self {
         Self { denied: Denied::unavailable(message), cause: message.to_owned() }
     }

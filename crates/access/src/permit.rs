@@ -1,5 +1,6 @@
 //! Proof, inside the program, that one act was authorized and is on the record.
 
+use ledger::Recorded;
 use model::UserId;
 
 use crate::{Act, Action, Principal};
@@ -45,7 +46,8 @@ impl<A: Act> Permit<A> {
 /// The open entry of an act, to be closed with what became of it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    pub(crate) opened: Option<u64>,
+    /// `None` for a narrowing act that not even the reserve could hold.
+    pub(crate) opened: Option<Recorded>,
     pub(crate) action: &'static Action,
     pub(crate) resource: String,
     pub(crate) who: Principal,

@@ -52,6 +52,11 @@ pub enum PolicyError {
     /// The store did not tell which were added.
     #[error("the added policies cannot be read")]
     Unread,
+    /// Longer or deeper than any policy needs to be.
+    #[error(
+        "policy `{0}` is too large: at most 8192 characters, 64 brackets, 192 operator signs and 16 `if`"
+    )]
+    TooLarge(String),
     /// The name cannot be one.
     #[error("a policy id is 1 to 64 characters from a-z, 0-9 and `-`")]
     BadId,
@@ -125,6 +130,8 @@ pub struct Why {
 pub struct Policies {
     whole: PolicySet,
     by_action: HashMap<&'static str, (EntityUid, PolicySet)>,
+    /// The shipped policies alone, for what no added policy can take away.
+    shipped: HashMap<&'static str, PolicySet>,
     worktree_rbac: bool,
 }
 
@@ -135,6 +142,21 @@ static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
 impl Policies {
     /// The shipped policies with those that were added.
     pub fn load(added: &[AddedPolicy], worktree_rbac: bool) -> Result<Self, PolicyError> {
+        for one in added {
+            if !bounded(&one.text) {
+                return Err(PolicyError::TooLarge(one.id.clone()));
+            }
+        }
+        // Cedar's parser and checker recurse; a thread of their own has the room for it.
+        let unread = || PolicyError::Unread;
+        std::thread::scope(|scope| {
+            let roomy = std::thread::Builder::new().stack_size(PARSER_STACK);
+            let work = roomy.spawn_scoped(scope, || Self::load_here(added, worktree_rbac));
+            work.map_err(|_| unread())?.join().map_err(|_| unread())?
+        })
+    }
+
+    fn load_here(added: &[AddedPolicy], worktree_rbac: bool) -> Result<Self, PolicyError> {
         let mut whole = PolicySet::new();
         for (file, text) in SHIPPED {
             for policy in parse(file, text)? {
@@ -142,6 +164,7 @@ impl Policies {
                 insert(&mut whole, &policy, &id)?;
             }
         }
+        let only_shipped = whole.clone();
         for one in added {
             let policy = forbid(one)?;
             insert(&mut whole, &policy, &one.id)?;
@@ -153,12 +176,15 @@ impl Policies {
         if let Some(error) = validator.validate(&whole, ValidationMode::Strict).validation_errors().next() {
             return Err(PolicyError::Misfit { id: error.policy_id().to_string(), why: error.to_string() });
         }
-        let mut by_action = HashMap::new();
+        let (mut by_action, mut shipped) = (HashMap::new(), HashMap::new());
         for action in ACTIONS {
             let uid = uid(&ACTION_TYPE, action.name).ok_or_else(|| unreadable(action.name.into()))?;
+            if KEPT.iter().any(|kept| kept.action == action.name) {
+                shipped.insert(action.name, slice(&only_shipped, &uid)?);
+            }
             by_action.insert(action.name, (uid.clone(), slice(&whole, &uid)?));
         }
-        Ok(Self { whole, by_action, worktree_rbac })
+        Ok(Self { whole, by_action, shipped, worktree_rbac })
     }
 
     /// Whether worktrees are divided by owners and tiers at all.
@@ -193,7 +219,14 @@ impl Policies {
     pub fn decide(&self, who: Subject, action: &'static Action, target: &Target<'_>, asks: Asks) -> Decision {
         let answer = self.by_action.get(action.name).and_then(|(uid, set)| {
             let (entities, request) = question(who, uid, target, asks, self.worktree_rbac)?;
-            Some(AUTHORIZER.is_authorized(&request, set, &entities))
+            let answer = AUTHORIZER.is_authorized(&request, set, &entities);
+            let refused =
+                answer.decision() != CedarDecision::Allow || answer.diagnostics().errors().count() > 0;
+            if refused && kept(who, action, target) {
+                let set = self.shipped.get(action.name)?;
+                return Some(AUTHORIZER.is_authorized(&request, set, &entities));
+            }
+            Some(answer)
         });
         let Some(answer) = answer else {
             return Decision {
@@ -243,6 +276,63 @@ impl Policies {
         let (entities, request) = question(who, uid, target, Asks::default(), self.worktree_rbac)?;
         Some((self.whole.clone(), entities, request))
     }
+}
+
+/// Room for the parser; enough for what [`bounded`] lets through, many times over.
+const PARSER_STACK: usize = 64 * 1024 * 1024;
+
+/// What added policies cannot take away.
+struct Kept {
+    action: &'static str,
+    from: From,
+}
+
+/// From whom.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    /// From owners: they can always see what was added, undo it, and hold who did it.
+    Owners,
+    /// From anyone about themselves: signing out.
+    Oneself,
+}
+
+const KEPT: &[Kept] = &[
+    Kept { action: "policy.read", from: From::Owners },
+    Kept { action: "policy.try", from: From::Owners },
+    Kept { action: "policy.remove", from: From::Owners },
+    Kept { action: "user.list", from: From::Owners },
+    Kept { action: "user.read", from: From::Owners },
+    Kept { action: "user.update", from: From::Owners },
+    Kept { action: "user.disable", from: From::Owners },
+    Kept { action: "signin.end", from: From::Oneself },
+    Kept { action: "signin.end_all", from: From::Oneself },
+];
+
+/// Whether only the shipped policies have a say. A person who signed in, never a key or a Pass.
+fn kept(who: Subject, action: &Action, target: &Target<'_>) -> bool {
+    let own = matches!(target, Target::User { id, .. } if *id == who.user);
+    let matches = |kept: &Kept| {
+        kept.action == action.name
+            && match kept.from {
+                From::Owners => who.role == Role::Owner && who.via == "login",
+                From::Oneself => own,
+            }
+    };
+    KEPT.iter().any(matches)
+}
+
+/// Whether a text can be handed to Cedar's parser: whatever it says, it cannot nest deep enough to exhaust a
+/// stack. Brackets and operators count wherever they stand, also in strings: nesting is never deeper than that.
+fn bounded(text: &str) -> bool {
+    const MOST_TEXT: usize = 8_192;
+    const MOST_BRACKETS: usize = 64;
+    const MOST_OPERATORS: usize = 192;
+    const MOST_BRANCHES: usize = 16;
+    let count = |of: &[u8]| text.bytes().filter(|byte| of.contains(byte)).count();
+    text.len() <= MOST_TEXT
+        && count(b"([{") <= MOST_BRACKETS
+        && count(b"!-+*&|=<>.") <= MOST_OPERATORS
+        && text.matches("if").count() <= MOST_BRANCHES
 }
 
 fn parse(id: &str, text: &str) -> Result<Vec<Policy>, PolicyError> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use model::{Grant, KeyId, PassId, Role, UserId};
+use sha2::{Digest, Sha256};
 
 use crate::Scope;
 
@@ -41,6 +42,8 @@ pub struct Principal {
     pub(crate) version: i64,
     /// When the credential itself ends.
     pub(crate) expires: model::Millis,
+    /// Whether a fresh one-time password came with this very request.
+    pub(crate) code_shown: bool,
 }
 
 impl Principal {
@@ -74,6 +77,12 @@ impl Principal {
         &self.grant
     }
 
+    /// The user's credential version when this was proved.
+    #[must_use]
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
     /// When the credential ends by itself.
     #[must_use]
     pub fn expires(&self) -> model::Millis {
@@ -91,5 +100,24 @@ impl Principal {
                 None => self.user.to_string(),
             },
         }
+    }
+
+    /// Stands for this very credential: one that was narrowed since has another mark. What was answered to
+    /// one is not for the other.
+    #[must_use]
+    pub fn mark(&self) -> String {
+        let mut digest = Sha256::new();
+        match &self.via {
+            Via::Login(family) => digest.update(family.as_bytes()),
+            Via::Key(key) => digest.update(key.to_string()),
+            Via::Pass(chain) => {
+                for pass in chain.iter() {
+                    digest.update(pass.to_string());
+                }
+                digest.update(serde_json::to_vec(self.grant.as_ref()).unwrap_or_default());
+                digest.update(self.expires.to_be_bytes());
+            }
+        }
+        format!("{}#{}", self.user, hex::encode(digest.finalize()))
     }
 }

@@ -10,13 +10,10 @@ pub(crate) async fn append(ledger: &Ledger, draft: Draft) -> Result<u64, AppendE
     told.await.unwrap_or(Err(AppendError::Closed))
 }
 
-/// The same for an act that only narrows: a full disk does not keep it from being recorded. There is no
-/// number yet for what went to the reserve.
-pub(crate) async fn append_narrowing(ledger: &Ledger, draft: Draft) -> Result<Option<u64>, AppendError> {
+/// The same for an act that only narrows: a full disk does not keep it from being recorded. What went to the
+/// reserve has a ticket in the place of a number.
+pub(crate) async fn append_narrowing(ledger: &Ledger, draft: Draft) -> Result<Recorded, AppendError> {
     let (tell, told) = oneshot::channel();
     ledger.append_narrowing_with(draft, move |outcome| drop(tell.send(outcome)));
-    match told.await.unwrap_or(Err(AppendError::Closed))? {
-        Recorded::Entry(seq) => Ok(Some(seq)),
-        Recorded::Reserved => Ok(None),
-    }
+    told.await.unwrap_or(Err(AppendError::Closed))
 }

@@ -11,6 +11,8 @@ pub enum Reason {
     Scope,
     /// The credential ended in the meantime.
     Ended,
+    /// It needs a one-time password that came with the request.
+    Totp,
     /// It cannot be recorded, decided or read now; nothing was started.
     Unavailable,
 }
@@ -45,6 +47,12 @@ impl Denied {
 
     pub(crate) fn ended() -> Self {
         Self { reason: Reason::Ended, message: "sign in again".into(), policies: Vec::new() }
+    }
+
+    pub(crate) fn totp() -> Self {
+        let message = "this needs a present one-time password: send it with the request (`--totp CODE`); turn \
+                       one-time passwords on with `palisade account totp-on`";
+        Self { reason: Reason::Totp, message: message.into(), policies: Vec::new() }
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use access::{ACTIONS, Asks, Class, Policies, SHIPPED, Subject, Target, WorktreeFacts};
+use access::{
+    ACTIONS, AddedPolicy, Asks, Class, Policies, PolicyError, SHIPPED, Subject, Target, WorktreeFacts,
+};
 use cedar_policy::{Authorizer, Decision, Schema};
 use model::{KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
 
@@ -120,4 +122,88 @@ fn acc_02_every_shipped_policy_has_a_name_and_permits_only_in_the_shipped_files(
     let written: usize = SHIPPED.iter().map(|(_, text)| text.matches("@id(").count()).sum();
     assert_eq!(listed.len(), written);
     assert!(listed.iter().all(|(id, _, _)| !id.is_empty()));
+}
+
+fn added(text: &str) -> Vec<AddedPolicy> {
+    vec![AddedPolicy { id: "added".into(), text: text.into() }]
+}
+
+#[test]
+fn idn_10_no_added_policy_takes_the_owners_way_back_or_anyones_sign_out() {
+    let named = |name: &str| access::action_named(name).unwrap();
+    for text in [
+        "forbid (principal, action, resource);",
+        "forbid (principal in Role::\"owner\", action, resource);",
+        "forbid (principal, action in [Action::\"policy.remove\", Action::\"signin.end\"], resource);",
+    ] {
+        let policies = Policies::load(&added(text), true).unwrap();
+        let (owner, member) = (UserId::random(), UserId::random());
+        let as_owner = |via| Subject { user: owner, role: Role::Owner, via };
+        let admin = Target::User { id: UserId::random(), role: Role::Admin };
+        for (action, target) in [
+            ("policy.read", &Target::Installation),
+            ("policy.remove", &Target::Installation),
+            ("user.disable", &admin),
+            ("user.update", &admin),
+        ] {
+            let decided = policies.decide(as_owner("login"), named(action), target, Asks::default());
+            assert!(decided.allowed, "{text} {action}: {decided:?}");
+        }
+        let me = Target::User { id: member, role: Role::Member };
+        let myself = Subject { user: member, role: Role::Member, via: "login" };
+        assert!(policies.decide(myself, named("signin.end"), &me, Asks::default()).allowed, "{text}");
+        assert!(policies.decide(myself, named("signin.end_all"), &me, Asks::default()).allowed, "{text}");
+        // And nothing more than that.
+        let removes =
+            policies.decide(as_owner("key"), named("policy.remove"), &Target::Installation, Asks::default());
+        assert!(text.contains("policy.remove") || !removes.allowed, "a key is not the owner: {text}");
+        let shipped = Policies::load(&[], true).unwrap();
+        let other = policies.decide(myself, named("policy.remove"), &Target::Installation, Asks::default());
+        assert!(!other.allowed);
+        assert!(
+            !shipped.decide(myself, named("policy.remove"), &Target::Installation, Asks::default()).allowed
+        );
+    }
+    let everything = Policies::load(&added("forbid (principal, action, resource);"), true).unwrap();
+    let owner = Subject { user: UserId::random(), role: Role::Owner, via: "login" };
+    let decided = everything.decide(owner, named("worktree.create"), &Target::Installation, Asks::default());
+    assert!(!decided.allowed, "the rest is forbidden as it says");
+}
+
+#[test]
+fn acc_02_a_policy_cannot_exhaust_the_stack() {
+    let when = |inner: &str| format!("forbid (principal, action, resource) when {{ {inner} }};");
+    for (what, text) in [
+        ("brackets", when(&format!("{}true{}", "(".repeat(4_000), ")".repeat(4_000)))),
+        ("brackets behind a string", when(&format!("\"{}\" == {}true", ")".repeat(90), "(".repeat(90)))),
+        ("not", when(&format!("{}true", "!".repeat(500)))),
+        ("and", when(&vec!["true"; 1_000].join("&&"))),
+        ("if", when(&format!("{}true{}", "if true then ".repeat(40), " else true".repeat(40)))),
+        ("sets", when(&format!("{}1{} == [1]", "[".repeat(500), "]".repeat(500)))),
+        ("text", when(&format!("\"{}\" == \"a\"", "x".repeat(9_000)))),
+    ] {
+        let refused = Policies::load(&added(&text), true).unwrap_err();
+        assert!(matches!(refused, PolicyError::TooLarge(_)), "{what}: {refused}");
+    }
+    // The most that is let through is read and asked on a thread as small as a server's.
+    let most = [
+        when(&format!("{}true{}", "(".repeat(60), ")".repeat(60))),
+        when(&format!("{}true", "!".repeat(4))),
+        when(&vec!["context.worktree_rbac"; 60].join("&&")),
+        when(&format!("{}true{}", "if true then ".repeat(15), " else true".repeat(15))),
+    ];
+    let small = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(move || {
+        for text in most {
+            let policies = match Policies::load(&added(&text), true) {
+                Ok(policies) => policies,
+                // Cedar may have limits of its own; what counts is that it says so.
+                Err(PolicyError::Unreadable { .. } | PolicyError::Misfit { .. }) => continue,
+                Err(other) => panic!("{other}: {text}"),
+            };
+            let who = Subject { user: UserId::random(), role: Role::Member, via: "login" };
+            let action = access::action_named("worktree.create").unwrap();
+            drop(policies.decide(who, action, &Target::Installation, Asks::default()));
+        }
+    });
+    small.unwrap().join().unwrap();
 }

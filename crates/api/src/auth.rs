@@ -50,6 +50,9 @@ pub struct RefreshRequest {
     pub refresh_token: Hidden,
 }
 
+/// The header in which a one-time password comes with a request that asks for one.
+pub const TOTP_HEADER: &str = "x-palisade-totp";
+
 /// What signing in gives.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TokenResponse {

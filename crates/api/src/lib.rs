@@ -20,7 +20,7 @@ mod worktrees;
 
 pub use auth::*;
 #[cfg(feature = "client")]
-pub use client::{Answer, Client, ClientError, LedgerFilter, WorktreeFilter};
+pub use client::{Answer, Client, ClientError, Events, LedgerFilter, Socket, WorktreeFilter};
 pub use events::*;
 pub use ledger::*;
 pub use passes::*;

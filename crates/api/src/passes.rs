@@ -5,6 +5,16 @@ use utoipa::ToSchema;
 
 use crate::Hidden;
 
+/// A Grant as the daemon shows it. Only answers carry this; a request names a Grant that is understood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ShownGrant {
+    /// One that this program understands.
+    Known(model::Grant),
+    /// One with words of a newer server, as it came: to be shown, never to be judged by.
+    Newer(serde_json::Value),
+}
+
 /// A Pass, without what it is made of.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Pass {
@@ -18,7 +28,7 @@ pub struct Pass {
     pub label: String,
     /// What it allows.
     #[schema(value_type = Object)]
-    pub grant: model::Grant,
+    pub grant: ShownGrant,
     /// Milliseconds since the epoch.
     pub created_at: i64,
     /// Milliseconds since the epoch.

@@ -163,3 +163,20 @@ pub struct NewApiKey {
     /// The key itself.
     pub secret: Hidden,
 }
+
+/// What is shown on a device that is signed in, to be typed on one that is not.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct PairingOffer {
+    /// `XXXXX-XXXXX`; good once.
+    pub code: Hidden,
+    /// Milliseconds since the epoch.
+    pub expires: i64,
+}
+
+/// Trades a pairing code for an API key.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PairRequest {
+    /// The code, as it was shown.
+    pub code: Hidden,
+}

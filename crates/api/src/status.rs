@@ -18,6 +18,8 @@ pub struct Status {
     pub key: String,
     /// The last ledger entry.
     pub ledger_head: u64,
+    /// What the daemon's last check of the whole ledger found: intact, tampered, unverifiable, or unchecked.
+    pub ledger: String,
     /// Milliseconds since the epoch.
     pub started_at: i64,
     /// Settings that weaken the daemon, each set by an administrator.

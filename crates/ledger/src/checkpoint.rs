@@ -76,12 +76,8 @@ impl Checkpoint {
     /// Signs the record and returns its line, without a line feed.
     pub(crate) fn seal(&mut self, keys: &Keys) -> Result<Vec<u8>, serde_json::Error> {
         self.key.clone_from(&keys.signer_id);
-        let mut line = serde_json::to_vec(self)?;
-        line.pop(); // the closing brace comes back after the signature
-        self.sig = hex::encode(keys.sign(&line));
-        line.extend_from_slice(SIG_START);
-        line.extend_from_slice(self.sig.as_bytes());
-        line.extend_from_slice(SIG_END);
+        let line = keys.seal_line(serde_json::to_vec(self)?);
+        self.sig = split(&line).map(|(_, sig)| hex::encode(sig)).unwrap_or_default();
         Ok(line)
     }
 
@@ -95,6 +91,27 @@ impl Checkpoint {
 
     pub(crate) fn head_code(&self) -> Option<Code> {
         from_hex(self.head.as_bytes())
+    }
+}
+
+impl Keys {
+    /// Signs a JSON object: the signature becomes its last field, over all bytes before it.
+    pub(crate) fn seal_line(&self, mut line: Vec<u8>) -> Vec<u8> {
+        line.pop(); // the closing brace comes back after the signature
+        let sig = hex::encode(self.sign(&line));
+        line.extend_from_slice(SIG_START);
+        line.extend_from_slice(sig.as_bytes());
+        line.extend_from_slice(SIG_END);
+        line
+    }
+
+    /// Whether a record carries our signature. There is one signing key; a record under any other id is not ours.
+    pub(crate) fn signed(&self, line: &[u8], record: &Checkpoint) -> bool {
+        record.key == self.signer_id
+            && split(line).is_some_and(|(covered, signature)| {
+                let signature = ed25519_dalek::Signature::from_bytes(&signature);
+                self.verifying_key().verify_strict(covered, &signature).is_ok()
+            })
     }
 }
 

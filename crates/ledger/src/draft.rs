@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::queue::Recorded;
+
 /// The longest encoded text of an entry, in bytes.
 pub const MAX_TEXT: usize = 4096;
 /// The most details an entry holds.
@@ -70,7 +72,7 @@ pub struct Draft {
     cause: String,
     detail: BTreeMap<Cow<'static, str>, String>,
     opens: bool,
-    closes: Option<u64>,
+    closes: Option<Recorded>,
 }
 
 impl Draft {
@@ -123,7 +125,13 @@ impl Draft {
     /// Closes the entry `seq`.
     #[must_use]
     pub fn closes(self, seq: u64) -> Self {
-        Self { closes: Some(seq), ..self }
+        self.closes_recorded(Recorded::Entry(seq))
+    }
+
+    /// Closes an entry of a narrowing act, wherever it is kept by now.
+    #[must_use]
+    pub fn closes_recorded(self, opened: Recorded) -> Self {
+        Self { closes: Some(opened), ..self }
     }
 
     pub(crate) fn encode(&self, scrub: &Scrub) -> Body {
@@ -142,8 +150,8 @@ impl Draft {
         if self.opens {
             out.extend_from_slice(b",\"opens\":true");
         }
-        if let Some(seq) = self.closes {
-            out.extend_from_slice(format!(",\"closes\":{seq}").as_bytes());
+        if let Some(Recorded::Entry(seq)) = self.closes {
+            out.extend_from_slice(closing(seq).as_bytes());
         }
         self.encode_detail(&mut out, scrub);
         Body { bytes: out, opens: self.opens, closes: self.closes }
@@ -151,7 +159,7 @@ impl Draft {
 
     /// The details come last in a body, so that the writer can add `late` to them.
     fn encode_detail(&self, out: &mut Vec<u8>, scrub: &Scrub) {
-        out.extend_from_slice(b",\"detail\":{");
+        out.extend_from_slice(DETAIL);
         let mut dropped = 0usize;
         let mut comma = false;
         for (place, (name, value)) in self.detail.iter().enumerate() {
@@ -181,7 +189,22 @@ impl Draft {
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
     pub(crate) opens: bool,
-    pub(crate) closes: Option<u64>,
+    /// What it closes; a number is in the bytes already, a ticket is not.
+    pub(crate) closes: Option<Recorded>,
+}
+
+const DETAIL: &[u8] = b",\"detail\":{";
+
+fn closing(seq: u64) -> String {
+    format!(",\"closes\":{seq}")
+}
+
+/// A body that closes the entry `seq`, from one that was encoded before the number was known.
+pub(crate) fn mark_closes(body: &[u8], seq: u64) -> Vec<u8> {
+    // No text of a body holds these bytes: a quote inside a text is escaped.
+    let place = body.windows(DETAIL.len()).position(|bytes| bytes == DETAIL).unwrap_or(body.len());
+    let (front, detail) = body.split_at(place);
+    [front, closing(seq).as_bytes(), detail].concat()
 }
 
 /// Appends `text` as the inside of a JSON string of at most `max` bytes; a longer one ends in `[cut]`.

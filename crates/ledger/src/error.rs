@@ -50,11 +50,29 @@ pub enum OpenError {
         /// The segment.
         segment: u32,
     },
+    /// Bytes that are no entry stand before entries.
+    #[error(
+        "entry `{seq}` cannot be read at byte {offset} of segment `{segment}`, and there is more behind it; nothing was \
+         changed, because entries that were acknowledged may be among it; restore the segment from a backup, or \
+         move the ledger directory aside as evidence (`palisade-verify` says what it still proves) and start anew"
+    )]
+    Damaged {
+        /// The sequence number that should be there.
+        seq: u64,
+        /// The segment.
+        segment: u32,
+        /// Where the damage begins.
+        offset: u64,
+    },
     /// A segment between others is missing.
     #[error("segment `{0}` is missing; restore it")]
     SegmentMissing(u32),
-    /// The last checkpoint does not carry our signature, or does not describe the segment.
-    #[error("checkpoint `{0}` is not what was written, or the signing key is another one")]
+    /// One of the last records of the checkpoint file is damaged, does not carry our signature, does not follow
+    /// the one before it, or does not describe the segment.
+    #[error(
+        "checkpoint `{0}` is not what was written, or the signing key is another one; nothing was changed; restore \
+         `checkpoints.jsonl` or the key, or check the directory with `palisade-verify`"
+    )]
     BadCheckpoint(u64),
     /// A file could not be used.
     #[error("`{path}` could not be used")]
@@ -107,6 +125,9 @@ pub enum CheckpointError {
 /// Why old segments were not dropped.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DropError {
+    /// The entry about it could not be written; nothing was dropped.
+    #[error("that old segments go could not be recorded; nothing was dropped")]
+    Unrecorded(#[from] AppendError),
     /// The continuity record could not be written; nothing was dropped.
     #[error("the continuity record could not be written; nothing was dropped")]
     Record(#[from] CheckpointError),

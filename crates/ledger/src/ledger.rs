@@ -4,6 +4,7 @@
 //! Invariant: an `Ok` means that the entry is durable. No async here: [`Ledger::append_with`] calls back from
 //! the writer's thread. Not here: what must be recorded, and by whom (`access`, `server`).
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +13,13 @@ use std::time::Duration;
 
 use model::{Clock, Millis};
 
+use crate::bundle::{Bundle, BundleError, Selected, Selection, select};
 use crate::disk::Faults;
 use crate::draft::{Draft, Scrub};
 use crate::error::{AppendError, CheckpointError, DropError, OpenError};
 use crate::keys::Keys;
 use crate::queue::{Append, Control, Fallback, Queue, Recorded};
+use crate::read;
 use crate::startup::{self, Recovery};
 use crate::state::{Head, Health, Shared};
 use crate::verify::{self, Anchors, Report, Trust};
@@ -28,6 +31,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// An entry waits at most this long for a checkpoint.
     pub checkpoint_every: Millis,
+    /// A segment goes when its last entry is older than this, in milliseconds, and [`Ledger::drop_old`] is called.
+    pub keep_for: Millis,
     /// The size of the reserve.
     pub reserve_bytes: u64,
     /// How long to wait for another process to let go of the ledger.
@@ -43,12 +48,17 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             // A little under the promised minute: the writer looks every few seconds.
             checkpoint_every: 55_000,
+            keep_for: 365 * 24 * 60 * 60 * 1000,
             reserve_bytes: 1024 * 1024,
             lock_wait: Duration::ZERO,
             faults: None,
         }
     }
 }
+
+/// While it lives, no segment is dropped.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "it is counted, not read")] Arc<()>);
 
 /// An open ledger. Closing or dropping it writes what is queued and a last checkpoint.
 pub struct Ledger {
@@ -57,6 +67,7 @@ pub struct Ledger {
     scrub: Scrub,
     queue: Arc<Queue>,
     shared: Arc<Mutex<Shared>>,
+    held: Arc<()>,
     thread: Mutex<Option<JoinHandle<Result<u64, CheckpointError>>>>,
 }
 
@@ -72,7 +83,7 @@ impl Ledger {
         let keys = Arc::new(keys);
         let (lock, writer, recovery) = startup::start(dir, Arc::clone(&keys), clock, options)?;
         let queue = Arc::<Queue>::default();
-        let shared = Arc::clone(&writer.shared);
+        let (shared, held) = (Arc::clone(&writer.shared), Arc::clone(&writer.held));
         let thread = {
             let queue = Arc::clone(&queue);
             let run = move || {
@@ -82,7 +93,7 @@ impl Ledger {
             std::thread::Builder::new().name("ledger".into()).spawn(run).map_err(OpenError::Thread)?
         };
         let ledger =
-            Self { dir: dir.to_owned(), keys, scrub, queue, shared, thread: Mutex::new(Some(thread)) };
+            Self { dir: dir.to_owned(), keys, scrub, queue, shared, held, thread: Mutex::new(Some(thread)) };
         Ok((ledger, recovery))
     }
 
@@ -145,8 +156,34 @@ impl Ledger {
         let _ = answered.recv(); // a closed ledger has nothing to do
     }
 
-    /// Drops whole segments that end before entry `seq` and hold no open entry, after recording that in a
-    /// signed continuity record; returns how many entries went.
+    /// Drops whole segments that are older than [`Options::keep_for`] and hold no open entry, after recording that in
+    /// an entry and a signed continuity record; returns how many entries went.
+    pub fn drop_old(&self) -> Result<u64, DropError> {
+        let (answer, answered) = sync_channel(1);
+        self.queue.control(Control::DropOld(answer));
+        answered.recv().unwrap_or(Err(DropError::Closed))
+    }
+
+    /// Keeps retention from removing segments as long as the answer lives: for whoever copies the directory.
+    #[must_use]
+    pub fn hold_segments(&self) -> Held {
+        let held = Held(Arc::clone(&self.held));
+        // A removal that is under way ends first.
+        let (answer, answered) = sync_channel(1);
+        self.queue.control(Control::EndsFit(answer));
+        let _ = answered.recv(); // a closed ledger removes nothing
+        held
+    }
+
+    /// The first entry that is kept, if there is any.
+    #[must_use]
+    pub fn first(&self) -> Option<u64> {
+        let from = self.shared().from;
+        read::first_of(&self.dir, from)
+    }
+
+    /// Drops whole segments that end before entry `seq` and hold no open entry, after recording that in an
+    /// entry and a signed continuity record; returns how many entries went.
     pub fn drop_before(&self, seq: u64) -> Result<u64, DropError> {
         let (answer, answered) = sync_channel(1);
         self.queue.control(Control::DropBefore(seq, answer));
@@ -190,6 +227,35 @@ impl Ledger {
         }
     }
 
+    /// The same on a thread of its own, which yields to all others; `done` is called from it.
+    pub fn verify_in_background(
+        self: &Arc<Self>,
+        trust: Trust,
+        done: impl FnOnce(Report) + Send + 'static,
+    ) -> io::Result<()> {
+        let ledger = Arc::clone(self);
+        let work = move || {
+            // On Linux this is about the calling thread alone. Without it the check is only less polite.
+            let _ = rustix::process::nice(10);
+            // What is not signed yet cannot be proved; a disk that takes nothing shows elsewhere.
+            drop(ledger.checkpoint_now());
+            done(ledger.verify_live(&trust, None));
+        };
+        std::thread::Builder::new().name("ledger-check".into()).spawn(work).map(drop)
+    }
+
+    /// Signs the chain as it is now and selects entries for a bundle.
+    pub fn select(&self, selection: Selection) -> Result<Selected, BundleError> {
+        // What cannot be signed now is not looked at; what was signed before still is.
+        drop(self.checkpoint_now());
+        select(&self.dir, &self.keys, selection)
+    }
+
+    /// Makes the files of a bundle and signs their list as of `at`.
+    pub fn seal(&self, selected: Selected, at: Millis) -> Result<Bundle, BundleError> {
+        selected.seal(&self.keys, at)
+    }
+
     /// Writes what is queued and a last checkpoint; returns that checkpoint's number.
     pub fn close(self) -> Result<u64, CheckpointError> {
         self.stop()
@@ -210,7 +276,7 @@ impl Ledger {
 fn seq_of(recorded: Recorded) -> Result<u64, AppendError> {
     match recorded {
         Recorded::Entry(seq) => Ok(seq),
-        Recorded::Reserved => Err(AppendError::Closed), // the writer never answers so
+        Recorded::Reserved(_) => Err(AppendError::Closed), // the writer never answers so
     }
 }
 

@@ -32,6 +32,10 @@ impl OpenEntries {
         }
     }
 
+    pub(crate) fn contains(&self, seq: u64) -> bool {
+        self.0.contains(&seq)
+    }
+
     pub(crate) fn list(&self) -> Vec<u64> {
         self.0.iter().copied().collect()
     }

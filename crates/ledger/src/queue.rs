@@ -19,9 +19,14 @@ const MAX_BYTES: usize = 32 * 1024 * 1024;
 pub enum Recorded {
     /// In the chain, under this sequence number.
     Entry(u64),
-    /// In the reserve; it joins the chain when the disk works again.
-    Reserved,
+    /// In the reserve; it joins the chain when the disk works again. The ticket stands for its number until then.
+    Reserved(Ticket),
 }
+
+/// Names an entry that has no number yet, because it is (or was) in the reserve. Good for one process: what it
+/// opened and nobody closed is closed at the next start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub(crate) u64);
 
 /// What an act may do when the chain cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +49,7 @@ pub(crate) enum Control {
     Checkpoint(std::sync::mpsc::SyncSender<Result<u64, CheckpointError>>),
     EndsFit(std::sync::mpsc::SyncSender<bool>),
     Tick(std::sync::mpsc::SyncSender<()>),
+    DropOld(std::sync::mpsc::SyncSender<Result<u64, DropError>>),
     DropBefore(u64, std::sync::mpsc::SyncSender<Result<u64, DropError>>),
 }
 

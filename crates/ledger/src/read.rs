@@ -68,9 +68,18 @@ pub enum ExportError {
 
 /// The sequence number a segment starts with.
 pub(crate) fn first_of(dir: &Path, number: u32) -> Option<u64> {
+    first_entry(dir, number).map(|entry| entry.seq)
+}
+
+/// The time a segment starts with.
+pub(crate) fn first_at(dir: &Path, number: u32) -> Option<i64> {
+    first_entry(dir, number).map(|entry| entry.at)
+}
+
+fn first_entry(dir: &Path, number: u32) -> Option<Entry> {
     let mut lines = Lines::open(&segment::path(dir, number), 0, None).ok()?;
     match lines.next().ok()? {
-        Piece::Line(line, _) => entry::parse(line).ok().map(|(entry, _)| entry.seq),
+        Piece::Line(line, _) => entry::parse(line).ok().map(|(entry, _)| entry),
         Piece::Torn(..) | Piece::End => None,
     }
 }

@@ -3,19 +3,19 @@
 //! Starts at the last checkpoint and reads only what came after it. Invariants: what a signed checkpoint
 //! claims must be there, or opening is refused; only bytes that are no entry at all, at the very end, are
 //! taken for a torn write and cut off (they are kept aside). A whole line that does not verify is never cut:
-//! no crash writes one. Not here: writing the marks of a recovery ([`crate::writer`]).
+//! no crash writes one. Nothing is cut or removed before all of this is known. Not here: writing the marks of
+//! a recovery ([`crate::writer`]), the checkpoint file ([`crate::records`]).
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::checkpoint::{self, Checkpoint, RecordKind};
-use crate::entry;
 use crate::error::OpenError;
 use crate::keys::{Code, GENESIS, Keys};
-use crate::merkle::{Hash, Tree, leaf};
+use crate::merkle::{Tree, leaf};
 use crate::open::OpenEntries;
+use crate::records::{self, Records};
 use crate::segment::{self, Lines, Piece};
+use crate::{checkpoint, disk, entry};
 
 /// Bytes at the end of the last segment that a crash left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,23 +44,24 @@ pub(crate) struct Resume {
     pub(crate) torn: Option<Torn>,
 }
 
-/// What the checkpoint file ends with.
-#[derive(Debug, Default)]
-pub(crate) struct Records {
-    pub(crate) n: u64,
-    pub(crate) hash: Hash,
-    pub(crate) bytes: u64,
-    pub(crate) from: u32,
-    last: Option<Checkpoint>,
-}
-
-/// Finds the place where the chain in `dir` goes on.
+/// Finds the place where the chain in `dir` goes on, and then removes what does not belong to it.
 pub(crate) fn resume(dir: &Path, keys: &Keys) -> Result<Resume, OpenError> {
-    let records = last_records(dir, keys)?;
-    let segments = kept_segments(dir, records.from)?;
+    let records = records::read(dir, keys)?;
+    let Segments { dropped, kept } = segments(dir, records.from)?;
     let mut resume = start(dir, keys, records)?;
-    let last = segments.last().copied().unwrap_or(resume.segment).max(resume.segment);
-    scan(dir, keys, &mut resume, last)?;
+    let last = kept.last().copied().unwrap_or(resume.segment).max(resume.segment);
+    let torn = scan(dir, keys, &mut resume, last)?;
+    // Everything is read and fits. Only now is anything changed.
+    if resume.records.torn {
+        let path = dir.join(checkpoint::FILE);
+        disk::cut_aside(dir, &path, resume.records.bytes).map_err(at(path))?;
+    }
+    if let Some(offset) = torn {
+        let path = segment::path(dir, resume.segment);
+        let cut = disk::cut_aside(dir, &path, offset).map_err(at(path))?;
+        resume.torn = Some(Torn { segment: resume.segment, bytes: cut.bytes, kept: cut.kept });
+    }
+    finish_retention(dir, &dropped)?;
     Ok(resume)
 }
 
@@ -68,84 +69,36 @@ fn at(path: PathBuf) -> impl FnOnce(io::Error) -> OpenError {
     move |source| OpenError::Io { path, source }
 }
 
-/// Reads the end of the checkpoint file and cuts off a record that a crash tore.
-fn last_records(dir: &Path, keys: &Keys) -> Result<Records, OpenError> {
-    let path = dir.join(checkpoint::FILE);
-    let length = match std::fs::metadata(&path) {
-        Ok(meta) => meta.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Records { from: 1, ..Records::default() });
-        }
-        Err(error) => return Err(at(path)(error)),
-    };
-    // The window nearly always holds what is needed; if not, the whole file does.
-    let window = u64::try_from(checkpoint::MAX_RECORD * 4).unwrap_or(u64::MAX);
-    for start in [length.saturating_sub(window), 0] {
-        let bytes = read_from(&path, start).map_err(at(path.clone()))?;
-        if let Some(records) = parse_records(&bytes, start, keys)? {
-            if records.bytes < length {
-                keep_aside(dir, &path, records.bytes, length).map_err(at(path))?;
-            }
-            return Ok(records);
-        }
-    }
-    if length > 0 {
-        keep_aside(dir, &path, 0, length).map_err(at(path))?;
-    }
-    Ok(Records { from: 1, ..Records::default() })
+/// The segments that are there.
+struct Segments {
+    /// Those that a signed record says were dropped.
+    dropped: Vec<u32>,
+    kept: Vec<u32>,
 }
 
-/// The last record and the last checkpoint among `bytes`, which start at `offset`.
-fn parse_records(bytes: &[u8], offset: u64, keys: &Keys) -> Result<Option<Records>, OpenError> {
-    let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else { return Ok(None) };
-    let whole = bytes.get(..end).unwrap_or_default();
-    let mut lines = whole.rsplit(|byte| *byte == b'\n').peekable();
-    let Some(last_line) = lines.peek().copied() else { return Ok(None) };
-    let newest = checkpoint::parse(last_line).ok_or(OpenError::BadCheckpoint(0))?;
-    for line in lines {
-        // The first line of a window may be cut; then the whole file is read instead.
-        let Some(record) = checkpoint::parse(line) else { return Ok(None) };
-        if record.kind == RecordKind::Checkpoint {
-            check_signature(line, &record, keys)?;
-            return Ok(Some(Records {
-                n: newest.n,
-                hash: checkpoint::hash(last_line),
-                bytes: offset.saturating_add(u64::try_from(end).unwrap_or(0)).saturating_add(1),
-                from: newest.from,
-                last: Some(record),
-            }));
-        }
-    }
-    Ok(None)
-}
-
-/// A record under our own key id must carry our signature; one of an earlier key is for the verifier.
-fn check_signature(line: &[u8], record: &Checkpoint, keys: &Keys) -> Result<(), OpenError> {
-    if record.key != keys.signer_id {
-        return Ok(());
-    }
-    let good = checkpoint::split(line).is_some_and(|(covered, signature)| {
-        let signature = ed25519_dalek::Signature::from_bytes(&signature);
-        keys.verifying_key().verify_strict(covered, &signature).is_ok()
-    });
-    if good { Ok(()) } else { Err(OpenError::BadCheckpoint(record.n)) }
-}
-
-/// Lists the segments, finishes an interrupted retention, and refuses holes.
-fn kept_segments(dir: &Path, from: u32) -> Result<Vec<u32>, OpenError> {
-    let folder = dir.join(segment::FOLDER);
-    let mut numbers = segment::list(dir).map_err(at(folder))?;
-    for dropped in numbers.iter().filter(|number| **number < from) {
-        let path = segment::path(dir, *dropped);
-        std::fs::remove_file(&path).map_err(at(path))?;
-    }
-    numbers.retain(|number| *number >= from);
-    for (expected, found) in (from..).zip(&numbers) {
+/// Lists the segments and refuses holes.
+fn segments(dir: &Path, from: u32) -> Result<Segments, OpenError> {
+    let numbers = segment::list(dir).map_err(at(dir.join(segment::FOLDER)))?;
+    let (kept, dropped): (Vec<u32>, Vec<u32>) = numbers.into_iter().partition(|number| *number >= from);
+    for (expected, found) in (from..).zip(&kept) {
         if expected != *found {
             return Err(OpenError::SegmentMissing(expected));
         }
     }
-    Ok(numbers)
+    Ok(Segments { dropped, kept })
+}
+
+/// Removes segments whose dropping a crash interrupted.
+fn finish_retention(dir: &Path, dropped: &[u32]) -> Result<(), OpenError> {
+    for number in dropped {
+        let path = segment::path(dir, *number);
+        std::fs::remove_file(&path).map_err(at(path))?;
+    }
+    if dropped.is_empty() {
+        return Ok(());
+    }
+    let folder = dir.join(segment::FOLDER);
+    disk::sync_dir(&folder).map_err(at(folder))
 }
 
 /// The state at the last checkpoint, after comparing it with the segment.
@@ -204,15 +157,15 @@ fn count_entries(dir: &Path) -> u64 {
     numbers.into_iter().rev().find_map(lines).unwrap_or(0)
 }
 
-/// Reads on from the start to the end of segment `last`.
-fn scan(dir: &Path, keys: &Keys, resume: &mut Resume, last: u32) -> Result<(), OpenError> {
+/// Reads on from the start to the end of segment `last`; says where a torn write begins.
+fn scan(dir: &Path, keys: &Keys, resume: &mut Resume, last: u32) -> Result<Option<u64>, OpenError> {
     loop {
         let path = segment::path(dir, resume.segment);
         if !path.exists() {
-            return Ok(());
+            return Ok(None);
         }
         let mut lines = Lines::open(&path, resume.bytes, None).map_err(at(path.clone()))?;
-        let bad = loop {
+        let torn = loop {
             match lines.next().map_err(at(path.clone()))? {
                 Piece::End => break None,
                 Piece::Torn(offset) => break Some(offset),
@@ -220,16 +173,17 @@ fn scan(dir: &Path, keys: &Keys, resume: &mut Resume, last: u32) -> Result<(), O
                 Piece::Line(line, _) => follow(line, keys, resume)?,
             }
         };
-        match bad {
-            Some(offset) => return cut_torn(dir, &path, offset, lines, resume, last),
-            None if resume.segment < last => {
-                resume.segment = resume.segment.saturating_add(1);
-                resume.bytes = 0;
-                resume.first = resume.seq.saturating_add(1);
-                resume.tree = Tree::default();
-            }
-            None => return Ok(()),
+        if let Some(offset) = torn {
+            refuse_entries(&path, offset, lines, resume, last)?;
+            return Ok(torn);
         }
+        if resume.segment >= last {
+            return Ok(None);
+        }
+        resume.segment = resume.segment.saturating_add(1);
+        resume.bytes = 0;
+        resume.first = resume.seq.saturating_add(1);
+        resume.tree = Tree::default();
     }
 }
 
@@ -255,51 +209,27 @@ fn follow(line: &[u8], keys: &Keys, resume: &mut Resume) -> Result<(), OpenError
     Ok(())
 }
 
-/// Cuts the file at `offset`, if it is the last one and holds no entry after that.
-fn cut_torn(
-    dir: &Path,
+/// What follows a torn write must hold no entry, or more than the last write is damaged.
+///
+/// A power loss in the middle of one write can leave that too. But the file does not say where one write ended
+/// and the next began, so entries that were acknowledged may stand behind the damage: a person must look.
+fn refuse_entries(
     path: &Path,
     offset: u64,
     mut lines: Lines,
-    resume: &mut Resume,
+    resume: &Resume,
     last: u32,
 ) -> Result<(), OpenError> {
-    let broken = || OpenError::Broken { seq: resume.seq.saturating_add(1), segment: resume.segment };
+    let (seq, segment) = (resume.seq.saturating_add(1), resume.segment);
+    let damaged = || OpenError::Damaged { seq, segment, offset };
     if resume.segment < last {
-        return Err(broken());
+        return Err(damaged());
     }
     loop {
         match lines.next().map_err(at(path.to_owned()))? {
-            Piece::End => break,
-            Piece::Torn(..) => {}
-            Piece::Line(line, _) if entry::parse(line).is_ok() => return Err(broken()),
-            Piece::Line(..) => {}
+            Piece::End => return Ok(()),
+            Piece::Line(line, _) if entry::parse(line).is_ok() => return Err(damaged()),
+            Piece::Line(..) | Piece::Torn(..) => {}
         }
     }
-    let length = std::fs::metadata(path).map_err(at(path.to_owned()))?.len();
-    let kept = keep_aside(dir, path, offset, length).map_err(at(path.to_owned()))?;
-    let bytes = length.saturating_sub(offset);
-    resume.torn = Some(Torn { segment: resume.segment, bytes, kept });
-    Ok(())
-}
-
-/// Moves what follows `offset` into a file of its own (if there is room) and cuts it off.
-fn keep_aside(dir: &Path, path: &Path, offset: u64, length: u64) -> io::Result<Option<PathBuf>> {
-    let bytes = read_from(path, offset)?;
-    let free = (1..10_000u32).map(|number| dir.join(format!("torn-{number}"))).find(|path| !path.exists());
-    let kept = free.filter(|aside| std::fs::write(aside, &bytes).is_ok());
-    let file = std::fs::OpenOptions::new().write(true).open(path)?;
-    if offset < length {
-        file.set_len(offset)?;
-        file.sync_all()?;
-    }
-    Ok(kept)
-}
-
-fn read_from(path: &Path, offset: u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

@@ -1,7 +1,8 @@
 //! Keeps entries of narrowing acts when the disk is full, and gives them back in order.
 //!
 //! A file of fixed size whose blocks are written once at creation, so that using it needs no new space. Each
-//! record is a line naming the entry it follows (`after`, its sequence) and a code under the chain key.
+//! record is a line naming the entry it follows (`after`, its sequence), a ticket that stands for its number, the
+//! ticket of the record it closes (or 0), and a code under the chain key.
 //! Invariant: a record is folded into the chain once: only while the chain still ends where the record says,
 //! or directly after records of the same reserve. Not here: what may use it ([`crate::Ledger::append_narrowing`]).
 
@@ -11,8 +12,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::disk::{self, Disk};
-use crate::entry::{from_hex, push_hex};
-use crate::keys::ChainKey;
+use crate::entry::{self, Entry, Place, from_hex, push_hex, write_line};
+use crate::keys::{ChainKey, GENESIS};
+use crate::queue::Ticket;
 
 /// The file's name inside a ledger directory.
 pub(crate) const FILE: &str = "reserve";
@@ -23,7 +25,21 @@ pub(crate) struct Waiting {
     /// The last entry of the chain when this was written.
     pub(crate) after: u64,
     pub(crate) at: i64,
+    /// Stands for its number until it has one.
+    pub(crate) ticket: Ticket,
+    /// The one it closes, if that had no number when this was written.
+    pub(crate) closes: Option<Ticket>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Waiting {
+    /// What it says, as an entry that has no place yet.
+    pub(crate) fn entry(&self, key: &ChainKey) -> Option<Entry> {
+        let mut line = Vec::new();
+        let place = Place { seq: 0, at: self.at, checkpoint: 0, prev: GENESIS };
+        write_line(&mut line, place, &self.body, key);
+        entry::parse(line.strip_suffix(b"\n")?).ok().map(|(entry, _)| entry)
+    }
 }
 
 /// The open reserve.
@@ -32,6 +48,8 @@ pub(crate) struct Reserve {
     file: File,
     size: u64,
     used: u64,
+    /// The last ticket given out.
+    ticket: u64,
     pub(crate) waiting: Vec<Waiting>,
 }
 
@@ -52,7 +70,14 @@ impl Reserve {
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         file.read_exact_at(&mut bytes, 0)?;
         let (waiting, used) = parse(&bytes, key);
-        Ok(Self { file, size, used, waiting })
+        let ticket = waiting.iter().map(|entry| entry.ticket.0).max().unwrap_or(0);
+        Ok(Self { file, size, used, ticket, waiting })
+    }
+
+    /// A ticket that no other record has.
+    pub(crate) fn next_ticket(&mut self) -> Ticket {
+        self.ticket = self.ticket.saturating_add(1);
+        Ticket(self.ticket)
     }
 
     /// Records one entry; `Ok(false)` means that the reserve is full.
@@ -81,9 +106,10 @@ impl Reserve {
     }
 }
 
-/// `<after> <at> <body> <code>\n`; a body holds no raw line feed.
+/// `<after> <at> <ticket> <closes> <body> <code>\n`; a body holds no raw line feed.
 fn encode(entry: &Waiting, key: &ChainKey) -> Vec<u8> {
-    let mut line = format!("{} {} ", entry.after, entry.at).into_bytes();
+    let closes = entry.closes.map_or(0, |ticket| ticket.0);
+    let mut line = format!("{} {} {} {closes} ", entry.after, entry.at, entry.ticket.0).into_bytes();
     line.extend_from_slice(&entry.body);
     let code = key.reserve_code(&line);
     line.push(b' ');
@@ -110,9 +136,11 @@ fn parse_record(line: &[u8], key: &ChainKey) -> Option<Waiting> {
     if key.reserve_code(covered) != code {
         return None;
     }
-    let mut parts = covered.splitn(3, |byte| *byte == b' ');
+    let mut parts = covered.splitn(5, |byte| *byte == b' ');
     let mut number = || std::str::from_utf8(parts.next()?).ok();
     let after = number()?.parse().ok()?;
     let at = number()?.parse().ok()?;
-    Some(Waiting { after, at, body: parts.next()?.to_vec() })
+    let ticket = Ticket(number()?.parse().ok()?);
+    let closes = Some(number()?.parse().ok()?).filter(|ticket| *ticket > 0).map(Ticket);
+    Some(Waiting { after, at, ticket, closes, body: parts.next()?.to_vec() })
 }

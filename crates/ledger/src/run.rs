@@ -52,6 +52,9 @@ impl Writer {
                 self.tick();
                 let _ = answer.send(());
             }
+            Control::DropOld(answer) => {
+                let _ = answer.send(self.drop_old());
+            }
             Control::DropBefore(seq, answer) => {
                 let _ = answer.send(self.drop_before(seq));
             }

@@ -24,13 +24,16 @@ pub(crate) struct RecordFile {
     pub(crate) hash: Hash,
     pub(crate) from: u32,
     pub(crate) cut_owed: bool,
+    /// A record could not be written the last time it was tried.
+    pub(crate) failing: bool,
 }
 
 impl Writer {
     /// Signs the state if an entry has waited long enough, or the clock went back.
     pub(crate) fn checkpoint_if_due(&mut self) {
         let now = self.clock.now();
-        let due = |since: Millis| now < since || now.saturating_sub(since) >= self.options.checkpoint_every;
+        let late = |since| now < since || now.saturating_sub(since) >= self.options.checkpoint_every;
+        let due = |since: Millis| self.records.failing || late(since);
         if self.uncovered_since.is_some_and(due) {
             // A failure shows in the health and is tried again at the next tick.
             let _ = self.checkpoint();
@@ -71,22 +74,29 @@ impl Writer {
         }
     }
 
-    /// Appends one signed record, or leaves the file as it was.
-    pub(crate) fn write_record(&mut self, mut record: Checkpoint) -> Result<(), CheckpointError> {
-        let storage = |error: io::Error| CheckpointError::Storage(Arc::new(error));
+    /// Appends one signed record, or leaves the file as it was and says so in the health.
+    pub(crate) fn write_record(&mut self, record: Checkpoint) -> Result<(), CheckpointError> {
+        let written = self.try_write_record(record);
+        self.records.failing = written.is_err();
+        written.map_err(|error| {
+            let error = Arc::new(error);
+            self.publish(Some(&error));
+            CheckpointError::Storage(error)
+        })
+    }
+
+    fn try_write_record(&mut self, mut record: Checkpoint) -> io::Result<()> {
         let records = &mut self.records;
-        let mut line = record.seal(&self.keys).map_err(|error| storage(error.into()))?;
+        let mut line = record.seal(&self.keys)?;
         let hash = checkpoint::hash(&line);
         line.push(b'\n');
         if records.cut_owed {
-            records.file.set_len(records.bytes).map_err(storage)?;
+            records.file.set_len(records.bytes)?;
             records.cut_owed = false;
         }
-        if let Err(error) = self.disk.append(&records.file, &line, records.bytes) {
+        if let Err(error) = self.disk.append_record(&records.file, &line, records.bytes) {
             records.cut_owed = records.file.set_len(records.bytes).is_err();
-            let error = Arc::new(error);
-            self.publish(Some(&error));
-            return Err(CheckpointError::Storage(error));
+            return Err(error);
         }
         records.bytes = records.bytes.saturating_add(u64::try_from(line.len()).unwrap_or(0));
         records.n = record.n;

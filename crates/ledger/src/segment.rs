@@ -4,10 +4,12 @@
 //! a line. Reading is bounded: a line longer than the format allows is cut into pieces that do not parse.
 //! Not here: whether lines belong together.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use crate::disk;
 use crate::draft::MAX_LINE;
 
 /// The folder of segments inside a ledger directory.
@@ -16,6 +18,14 @@ pub(crate) const FOLDER: &str = "segments";
 /// The path of segment `number`.
 pub(crate) fn path(dir: &Path, number: u32) -> PathBuf {
     dir.join(FOLDER).join(format!("{number:08}.seg"))
+}
+
+/// The number of the segment that a file of this name holds: eight digits, from 1, and `.seg`. Any other name is
+/// not a segment, for the writer and the verifier alike.
+pub(crate) fn number_of(name: &OsStr) -> Option<u32> {
+    let stem = name.to_str()?.strip_suffix(".seg")?;
+    let exact = stem.len() == 8 && stem.bytes().all(|byte| byte.is_ascii_digit());
+    stem.parse().ok().filter(|number| exact && *number >= 1)
 }
 
 /// How entries of the ledger itself name a segment.
@@ -32,9 +42,7 @@ pub(crate) fn list(dir: &Path) -> io::Result<Vec<u32>> {
         Err(error) => return Err(error),
     };
     for item in items {
-        let name = item?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".seg")).filter(|stem| stem.len() == 8);
-        numbers.extend(number.and_then(|stem| stem.parse::<u32>().ok()));
+        numbers.extend(number_of(&item?.file_name()));
     }
     numbers.sort_unstable();
     Ok(numbers)
@@ -62,7 +70,7 @@ pub(crate) enum Piece<'a> {
 impl Lines {
     /// Lines of `path` from byte `from` to byte `to`.
     pub(crate) fn open(path: &Path, from: u64, to: Option<u64>) -> io::Result<Self> {
-        let mut file = File::open(path)?;
+        let mut file = disk::open_to_read(path)?;
         file.seek(SeekFrom::Start(from))?;
         let length = to.unwrap_or(u64::MAX).saturating_sub(from);
         let file = BufReader::with_capacity(256 * 1024, file.take(length));
@@ -90,7 +98,7 @@ impl Lines {
 
 /// The last whole line that ends before byte `end` of a file.
 pub(crate) fn line_before(path: &Path, end: u64) -> io::Result<Option<Vec<u8>>> {
-    let mut file = File::open(path)?;
+    let mut file = disk::open_to_read(path)?;
     if file.metadata()?.len() < end {
         return Ok(None);
     }
@@ -101,4 +109,40 @@ pub(crate) fn line_before(path: &Path, end: u64) -> io::Result<Option<Vec<u8>>> 
     let Some(body) = bytes.strip_suffix(b"\n") else { return Ok(None) };
     let line = body.rsplit(|byte| *byte == b'\n').next();
     Ok(line.map(<[u8]>::to_vec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn led_05_only_eight_digits_name_a_segment() {
+        for (name, number) in [
+            ("00000001.seg", Some(1)),
+            ("99999999.seg", Some(99_999_999)),
+            ("00000000.seg", None),
+            ("+0000001.seg", None),
+            ("-0000001.seg", None),
+            (" 0000001.seg", None),
+            ("0000001.seg", None),
+            ("000000001.seg", None),
+            ("00000001.SEG", None),
+            ("00000001.seg.seg", None),
+            ("\u{660}000001.seg", None),
+            ("00000001", None),
+        ] {
+            assert_eq!(number_of(OsStr::new(name)), number, "{name}");
+        }
+    }
+
+    #[test]
+    fn led_05_a_listing_has_no_file_with_another_name() {
+        let home = tempfile::TempDir::new().unwrap();
+        let folder = home.path().join(FOLDER);
+        std::fs::create_dir(&folder).unwrap();
+        for name in ["00000002.seg", "+0000001.seg", "00000000.seg", "00000001.seg"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        assert_eq!(list(home.path()).unwrap(), [1, 2]);
+    }
 }

@@ -4,34 +4,31 @@
 //! the chain (or, on a full disk, in the reserve) before anybody can append. Not here: how the state is found
 //! ([`crate::recover`]).
 
-use std::collections::BTreeSet;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 
 use model::Clock;
 
-use crate::draft::{Decision, Draft, own_words};
+use crate::draft::{Decision, Draft};
 use crate::entry::Entry;
-use crate::error::{AppendError, OpenError};
+use crate::error::OpenError;
 use crate::keys::Keys;
 use crate::ledger::Options;
 use crate::lock::{Lock, NotLocked};
-use crate::open::OpenEntries;
-use crate::queue::{Append, Fallback};
+use crate::queue::{Fallback, Recorded, Ticket};
 use crate::recover::{self, Torn};
-use crate::reserve::{self, Reserve};
+use crate::reserve::{self, Reserve, Waiting};
 use crate::writer::Writer;
-use crate::{read, segment};
+use crate::{disk, read, segment};
 
 /// What opening a ledger found and mended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Bytes of an unfinished write that were cut off.
     pub torn: Option<Torn>,
-    /// Entries whose effect was under way when the last process ended; each is closed as `failed` now.
+    /// Entries whose effect was under way when the last process ended; each is closed as `failed` now. One that
+    /// still waits in the reserve has the number 0.
     pub interrupted: Vec<Entry>,
     /// Entries that waited in the reserve.
     pub late: usize,
@@ -45,7 +42,7 @@ pub(crate) fn start(
     options: Options,
 ) -> Result<(Lock, Writer, Recovery), OpenError> {
     let io = |source| OpenError::Io { path: dir.to_owned(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(dir.join(segment::FOLDER)).map_err(io)?;
+    disk::make_dirs(dir, segment::FOLDER).map_err(io)?;
     let lock = Lock::take(dir, options.lock_wait).map_err(|error| match error {
         NotLocked::Held(pid) => OpenError::Locked { pid },
         NotLocked::Io(source) => io(source),
@@ -55,41 +52,42 @@ pub(crate) fn start(
     let reserve_path = dir.join(reserve::FILE);
     let mut reserve = Reserve::open(dir, options.reserve_bytes, &keys.chain)
         .map_err(|source| OpenError::Io { path: reserve_path, source })?;
-    forget_chained(dir, &mut reserve, resume.seq)?;
+    let tickets = forget_chained(dir, &mut reserve, resume.seq)?;
     let late = reserve.waiting.len();
-    let interrupted = interrupted(dir, &resume.open)?;
     let mut writer = Writer::new(dir.to_owned(), keys, clock, options, reserve, resume).map_err(io)?;
+    writer.tickets = tickets;
     writer.fold_reserve();
     if let Some(torn) = &torn {
-        note(&mut writer, &mark_of(torn))?;
+        writer.note(&mark_of(torn), Fallback::Reserve).map_err(OpenError::Unrecorded)?;
     }
-    // A late entry may have closed what looked interrupted.
-    let still_open: BTreeSet<u64> = writer.open.list().into_iter().collect();
-    let interrupted: Vec<Entry> =
-        interrupted.into_iter().filter(|entry| still_open.contains(&entry.seq)).collect();
-    for entry in &interrupted {
-        note(&mut writer, &closing_of(entry))?;
+    let mut interrupted = Vec::new();
+    for (opened, entry) in still_open(dir, &writer)? {
+        writer.note(&closing_of(&entry, opened), Fallback::Reserve).map_err(OpenError::Unrecorded)?;
+        interrupted.push(entry);
     }
     Ok((lock, writer, Recovery { torn, interrupted, late }))
 }
 
-/// Drops records of the reserve that are in the chain already: a crash came before they were cleared.
+/// Drops records of the reserve that are in the chain already: a crash came before they were cleared. Returns
+/// their numbers.
 ///
 /// Records that follow the same entry were chained together, directly after it, so that the late entries
 /// there say how many of them are done.
-fn forget_chained(dir: &Path, reserve: &mut Reserve, seq: u64) -> Result<(), OpenError> {
+fn forget_chained(dir: &Path, reserve: &mut Reserve, seq: u64) -> Result<BTreeMap<Ticket, u64>, OpenError> {
+    let mut tickets = BTreeMap::new();
     let groups: BTreeSet<u64> =
         reserve.waiting.iter().map(|entry| entry.after).filter(|after| *after < seq).collect();
     for after in groups {
         let entries = read::read(dir, after.saturating_add(1)).map_err(unreadable)?;
-        let mut chained = entries.filter_map(Result::ok).take_while(|stored| stored.entry.is_late()).count();
+        let late = entries.filter_map(Result::ok).take_while(|stored| stored.entry.is_late());
+        let mut chained = late.map(|stored| stored.seq);
         reserve.waiting.retain(|entry| {
-            let done = entry.after == after && chained > 0;
-            chained = chained.saturating_sub(usize::from(done));
-            !done
+            let number = if entry.after == after { chained.next() } else { None };
+            tickets.extend(number.map(|seq| (entry.ticket, seq)));
+            number.is_none()
         });
     }
-    Ok(())
+    Ok(tickets)
 }
 
 fn unreadable(error: crate::error::ReadError) -> OpenError {
@@ -99,13 +97,24 @@ fn unreadable(error: crate::error::ReadError) -> OpenError {
     }
 }
 
-/// The entries that are open, read back from the chain.
-fn interrupted(dir: &Path, open: &OpenEntries) -> Result<Vec<Entry>, OpenError> {
-    let Some(first) = open.first() else { return Ok(Vec::new()) };
-    let wanted: BTreeSet<u64> = open.list().into_iter().collect();
-    let entries = read::read(dir, first).map_err(unreadable)?;
-    let found = entries.filter_map(Result::ok).map(|stored| stored.entry);
-    Ok(found.filter(|entry| wanted.contains(&entry.seq)).take(wanted.len()).collect())
+/// The entries that nobody will close any more: open in the chain or in a reserve that cannot be chained now,
+/// and not closed by what waits there.
+fn still_open(dir: &Path, writer: &Writer) -> Result<Vec<(Recorded, Entry)>, OpenError> {
+    let waiting: Vec<(&Waiting, Entry)> =
+        writer.reserve.waiting.iter().filter_map(|it| Some((it, it.entry(&writer.keys.chain)?))).collect();
+    let closed: BTreeSet<u64> = waiting.iter().filter_map(|(_, entry)| entry.closes).collect();
+    let numbers: Vec<u64> = writer.open.list().into_iter().filter(|seq| !closed.contains(seq)).collect();
+    let mut found: Vec<(Recorded, Entry)> = Vec::new();
+    if let Some(first) = numbers.first() {
+        let entries = read::read(dir, *first).map_err(unreadable)?;
+        let entries = entries.filter_map(Result::ok).map(|stored| stored.entry);
+        let open = entries.filter(|entry| numbers.binary_search(&entry.seq).is_ok()).take(numbers.len());
+        found.extend(open.map(|entry| (Recorded::Entry(entry.seq), entry)));
+    }
+    let closed: BTreeSet<Ticket> = waiting.iter().filter_map(|(it, _)| it.closes).collect();
+    let open = waiting.into_iter().filter(|(it, entry)| entry.opens && !closed.contains(&it.ticket));
+    found.extend(open.map(|(it, entry)| (Recorded::Reserved(it.ticket), entry)));
+    Ok(found)
 }
 
 fn mark_of(torn: &Torn) -> Draft {
@@ -118,18 +127,9 @@ fn mark_of(torn: &Torn) -> Draft {
         .with("kept", kept.unwrap_or_else(|| "no".into()))
 }
 
-fn closing_of(entry: &Entry) -> Draft {
+fn closing_of(entry: &Entry, opened: Recorded) -> Draft {
     Draft::new(entry.who.clone(), entry.action.clone(), Decision::Failed)
         .on(entry.resource.clone())
         .because("interrupted: outcome unknown")
-        .closes(entry.seq)
-}
-
-/// Writes one entry before the writer's thread runs.
-fn note(writer: &mut Writer, draft: &Draft) -> Result<(), OpenError> {
-    let (answer, answered) = sync_channel(1);
-    let done = Box::new(move |result| drop(answer.send(result)));
-    writer.commit(&mut vec![Append { body: draft.encode(&own_words()), fallback: Fallback::Reserve, done }]);
-    let result = answered.recv().unwrap_or(Err(AppendError::Closed));
-    result.map(drop).map_err(OpenError::Unrecorded)
+        .closes_recorded(opened)
 }

@@ -28,6 +28,8 @@ pub struct Health {
     pub last_error: Option<(Millis, String)>,
     /// Entries that wait in the reserve.
     pub reserved: usize,
+    /// Since when the oldest entry waits that no checkpoint covers; `None` while all are signed.
+    pub unsigned_since: Option<Millis>,
     /// Whether the writer still runs.
     pub running: bool,
 }
@@ -52,6 +54,7 @@ pub(crate) struct Shared {
     /// The first segment that is kept.
     pub(crate) from: u32,
     pub(crate) reserved: usize,
+    pub(crate) uncovered_since: Option<Millis>,
     pub(crate) failing_since: Option<Millis>,
     pub(crate) last_error: Option<(Millis, String)>,
     pub(crate) stopped: bool,
@@ -73,6 +76,7 @@ impl Shared {
             failing_since: self.failing_since,
             last_error: self.last_error.clone(),
             reserved: self.reserved,
+            unsigned_since: self.uncovered_since,
             running: !self.stopped,
         }
     }

@@ -5,7 +5,9 @@
 //! cannot be checked is `unverifiable`, never `tampered`, and never `intact`. Nothing of the writer is used
 //! but the formats.
 
+mod bundle;
 mod chain;
+mod listing;
 mod order;
 mod records;
 mod report;
@@ -13,8 +15,11 @@ mod trust;
 
 use std::path::Path;
 
-pub use report::{Authorization, Claim, Evidence, Finding, Gap, Kind, Report, Time, Verdict};
-pub use trust::{Anchors, BadTrust, Status, Trust, TrustedKey};
+pub use bundle::verify_bundle;
+pub use report::{
+    Authorization, BundleFacts, Claim, Complete, Evidence, Finding, Gap, Kind, Report, Time, Verdict,
+};
+pub use trust::{Anchors, BadTrust, Status, Trust, TrustedKey, lies_inside};
 
 use crate::keys::{ChainKey, Code};
 use crate::state::Shared;
@@ -101,6 +106,7 @@ fn check(
         covered: outcome.covered,
         anchored,
         gaps: outcome.gaps,
+        bundle: None,
     }
 }
 

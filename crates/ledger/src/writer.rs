@@ -5,28 +5,30 @@
 //! before, the chain state is untouched and the next batch may work again. Not here: who queues
 //! ([`crate::queue`]), checkpoints ([`crate::sealing`]), how a crash is mended ([`crate::recover`]), when segments go ([`crate::retention`]).
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::{Clock, Millis};
 
-use crate::checkpoint;
 use crate::disk::{self, Disk};
-use crate::draft::{Decision, Draft, own_words};
+use crate::draft::{self, Body, Decision, Draft, own_words};
 use crate::entry::{self, Place};
 use crate::error::AppendError;
 use crate::keys::{Code, Keys};
 use crate::ledger::Options;
 use crate::merkle::{Tree, leaf};
 use crate::open::OpenEntries;
-use crate::queue::{Append, Fallback, Recorded};
+use crate::queue::{Append, Fallback, Recorded, Ticket};
 use crate::recover::Resume;
 use crate::reserve::{Reserve, Waiting};
 use crate::sealing::RecordFile;
-use crate::segment;
 use crate::state::Shared;
+use crate::{checkpoint, read, segment};
 
 /// The one who writes.
 pub(crate) struct Writer {
@@ -45,6 +47,10 @@ pub(crate) struct Writer {
     pub(crate) uncovered_since: Option<Millis>,
     /// Entries could not be written the last time it was tried.
     pub(crate) failing: bool,
+    /// The numbers of entries that waited in the reserve and are open.
+    pub(crate) tickets: BTreeMap<Ticket, u64>,
+    /// Shared with the ledger, and with everyone who needs the segments as they are.
+    pub(crate) held: Arc<()>,
     buffer: Vec<u8>,
 }
 
@@ -54,6 +60,8 @@ pub(crate) struct Segment {
     file: File,
     pub(crate) bytes: u64,
     pub(crate) first: u64,
+    /// When its first entry was written.
+    pub(crate) since: Option<Millis>,
     pub(crate) tree: Tree,
     cut_owed: bool,
 }
@@ -65,6 +73,8 @@ struct Staged {
     head: Code,
     opened: Vec<(u64, bool, Option<u64>)>,
     late: usize,
+    /// Numbers of what waited in the reserve.
+    tickets: BTreeMap<Ticket, u64>,
     waiting: Vec<(u64, Append)>,
 }
 
@@ -89,6 +99,7 @@ impl Writer {
                 file,
                 bytes: resume.bytes,
                 first: resume.first,
+                since: read::first_at(&dir, resume.segment),
                 tree: resume.tree,
                 cut_owed: false,
             },
@@ -99,6 +110,7 @@ impl Writer {
                 hash: resume.records.hash,
                 from: resume.records.from,
                 cut_owed: false,
+                failing: false,
             },
             seq: resume.seq,
             head: resume.head,
@@ -106,6 +118,8 @@ impl Writer {
             uncovered_since: resume.uncovered_since,
             shared: Arc::default(),
             failing: false,
+            tickets: BTreeMap::new(),
+            held: Arc::default(),
             buffer: Vec::new(),
             dir,
             keys,
@@ -133,6 +147,15 @@ impl Writer {
         }
     }
 
+    /// Writes an entry of the ledger's own.
+    pub(crate) fn note(&mut self, draft: &Draft, fallback: Fallback) -> Result<Recorded, AppendError> {
+        let (answer, answered) = sync_channel(1);
+        let done = Box::new(move |result| drop(answer.send(result)));
+        let body = draft.encode(&own_words());
+        self.commit(&mut vec![Append { body, fallback, done }]);
+        answered.recv().unwrap_or(Err(AppendError::Closed))
+    }
+
     /// Chains what waits in the reserve, and wipes what is chained already.
     pub(crate) fn fold_reserve(&mut self) {
         if self.reserve.waiting.is_empty() {
@@ -152,11 +175,17 @@ impl Writer {
             head: self.head,
             opened: Vec::new(),
             late: self.reserve.waiting.len(),
+            tickets: self.tickets.clone(),
             waiting: Vec::with_capacity(appends.len()),
         };
         for entry in &self.reserve.waiting {
-            let body = entry::mark_late(&entry.body);
+            let closes = entry.closes.and_then(|ticket| staged.tickets.get(&ticket).copied());
+            let body = match closes {
+                Some(seq) => entry::mark_late(&draft::mark_closes(&entry.body, seq)),
+                None => entry::mark_late(&entry.body),
+            };
             let span = stage_line(&mut self.buffer, &mut staged, &body, entry.at, self.records.n, &self.keys);
+            staged.tickets.insert(entry.ticket, staged.seq);
             let line = self.buffer.get(span.0..span.1).unwrap_or_default();
             if let Ok((entry, _)) = entry::parse(line) {
                 staged.opened.push((entry.seq, entry.opens, entry.closes));
@@ -168,9 +197,10 @@ impl Writer {
                 (append.done)(Err(AppendError::TooManyOpen));
                 continue;
             }
-            let (opens, closes) = (append.body.opens, append.body.closes);
+            let opens = append.body.opens;
             opening = if opens { opening.saturating_add(1) } else { opening };
-            stage_line(&mut self.buffer, &mut staged, &append.body.bytes, now, self.records.n, &self.keys);
+            let (closes, body) = numbered(&append.body, &staged.tickets);
+            stage_line(&mut self.buffer, &mut staged, &body, now, self.records.n, &self.keys);
             if opens || closes.is_some() {
                 staged.opened.push((staged.seq, opens, closes));
             }
@@ -201,7 +231,9 @@ impl Writer {
         self.seq = staged.seq;
         self.head = staged.head;
         self.failing = false;
-        self.uncovered_since.get_or_insert(self.clock.now());
+        let now = self.clock.now();
+        self.uncovered_since.get_or_insert(now);
+        self.current.since.get_or_insert(now);
         if staged.late > 0 {
             // If this fails, the records stay and are recognised as chained at the next start.
             let _ = self.reserve.clear(&self.disk);
@@ -209,6 +241,8 @@ impl Writer {
         for (seq, opens, closes) in staged.opened {
             self.open.note(seq, opens, closes);
         }
+        self.tickets = staged.tickets;
+        self.tickets.retain(|_, seq| self.open.contains(*seq));
         self.publish(None);
         for (seq, append) in staged.waiting {
             (append.done)(Ok(Recorded::Entry(seq)));
@@ -229,9 +263,10 @@ impl Writer {
             let answer = match append.fallback {
                 Fallback::None => Err(AppendError::Storage(Arc::clone(&error))),
                 Fallback::Reserve => {
-                    let entry = Waiting { after: self.seq, at, body: append.body.bytes };
+                    let entry = self.waiting(at, &append.body);
+                    let ticket = entry.ticket;
                     match self.reserve.keep(&self.disk, &self.keys.chain, entry) {
-                        Ok(true) => Ok(Recorded::Reserved),
+                        Ok(true) => Ok(Recorded::Reserved(ticket)),
                         Ok(false) => Err(AppendError::ReserveFull(Arc::clone(&error))),
                         Err(second) => Err(AppendError::Storage(Arc::new(second))),
                     }
@@ -242,9 +277,21 @@ impl Writer {
         self.publish(Some(&error));
     }
 
-    /// Starts the next segment when this one is full; if that does not work now, this one goes on.
+    /// A record for the reserve. What it closes is named by its number if it has one.
+    fn waiting(&mut self, at: Millis, body: &Body) -> Waiting {
+        let (closes, bytes) = numbered(body, &self.tickets);
+        let closes = match (closes, body.closes) {
+            (None, Some(Recorded::Reserved(ticket))) => Some(ticket),
+            _ => None,
+        };
+        let ticket = self.reserve.next_ticket();
+        Waiting { after: self.seq, at, ticket, closes, body: bytes.into_owned() }
+    }
+
+    /// Starts the next segment when this one is full or long enough; if that does not work now, this one goes on.
     fn rotate_if_full(&mut self) {
-        if self.current.bytes < self.options.segment_bytes || self.checkpoint().is_err() {
+        let full = self.current.bytes >= self.options.segment_bytes || self.is_long(self.clock.now());
+        if !full || self.checkpoint().is_err() {
             return;
         }
         let number = self.current.number.saturating_add(1);
@@ -254,7 +301,8 @@ impl Writer {
         });
         let Ok(file) = opened else { return };
         let first = self.seq.saturating_add(1);
-        self.current = Segment { number, file, bytes: 0, first, tree: Tree::default(), cut_owed: false };
+        let tree = Tree::default();
+        self.current = Segment { number, file, bytes: 0, first, since: None, tree, cut_owed: false };
     }
 
     /// Writes what is due at this time: waiting entries, a checkpoint.
@@ -293,14 +341,27 @@ impl Writer {
         shared.record_bytes = self.records.bytes;
         shared.from = self.records.from;
         shared.reserved = self.reserve.waiting.len();
+        shared.uncovered_since = self.uncovered_since;
         match error {
-            None if self.failing => {}
+            None if self.failing || self.records.failing => {}
             None => shared.failing_since = None,
             Some(error) => {
                 shared.failing_since.get_or_insert(now);
                 shared.last_error = Some((now, error.to_string()));
             }
         }
+    }
+}
+
+/// The number of the entry that a body closes, and the body naming it.
+fn numbered<'a>(body: &'a Body, tickets: &BTreeMap<Ticket, u64>) -> (Option<u64>, Cow<'a, [u8]>) {
+    match body.closes {
+        None => (None, Cow::Borrowed(&body.bytes)),
+        Some(Recorded::Entry(seq)) => (Some(seq), Cow::Borrowed(&body.bytes)),
+        Some(Recorded::Reserved(ticket)) => match tickets.get(&ticket) {
+            Some(seq) => (Some(*seq), Cow::Owned(draft::mark_closes(&body.bytes, *seq))),
+            None => (None, Cow::Borrowed(&body.bytes)),
+        },
     }
 }
 

@@ -21,6 +21,12 @@ pub(crate) struct Cli {
     /// Certificates (PEM) to trust for the daemon
     #[arg(long, global = true, env = "PALISADE_CA", hide_env_values = true, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
+    /// Send credentials without TLS to another machine
+    #[arg(long, global = true, env = "PALISADE_INSECURE_HTTP", hide_env_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) insecure_http: bool,
+    /// A present one-time password, for what asks for one
+    #[arg(long, global = true, value_name = "CODE")]
+    pub(crate) totp: Option<String>,
     /// Print one JSON document: {ok, command, result, error}
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -35,6 +41,9 @@ pub(crate) enum Command {
         /// Set a configuration key, stronger than file and environment
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
+        /// Go on, and record it, although the ledger lacks entries that the store remembers
+        #[arg(long)]
+        accept_ledger_loss: bool,
     },
     /// Make the first owner, with the secret that the daemon printed
     Init {
@@ -43,14 +52,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         who: NewPerson,
     },
-    /// Sign in
+    /// Sign in, with a password or with a code shown by `palisade key pair` on another device
     Login {
         /// Address
         #[arg(long)]
         email: Option<String>,
-        /// One-time password
-        #[arg(long)]
-        totp: Option<String>,
+        /// A pairing code instead of a password
+        #[arg(long, value_name = "CODE", conflicts_with_all = ["email", "password_stdin"])]
+        code: Option<String>,
         /// Read the password from standard input
         #[arg(long)]
         password_stdin: bool,
@@ -153,12 +162,8 @@ pub(crate) enum Scope {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Account {
-    /// Change your password; every login ends
-    Password {
-        /// One-time password, where turned on
-        #[arg(long)]
-        totp: Option<String>,
-    },
+    /// Change your password; every login ends (`--totp CODE` where one-time passwords are on)
+    Password,
     /// Turn one-time passwords on: without a code, shows the link for an app; with one, confirms it
     TotpOn {
         /// The handle that was shown
@@ -242,6 +247,17 @@ pub(crate) enum Key {
         #[arg(long, default_value = "runs:read")]
         scope: Scope,
         /// Days until it ends, at most 365
+        #[arg(long, default_value_t = 90)]
+        days: u32,
+    },
+    /// Show a code that signs another device in, with a key of its own; good once, for ten minutes
+    Pair {
+        /// What the device is called
+        label: String,
+        /// What its key may be used for
+        #[arg(long, default_value = "runs:manage")]
+        scope: Scope,
+        /// Days until its key ends, at most 365
         #[arg(long, default_value_t = 90)]
         days: u32,
     },
@@ -376,6 +392,19 @@ pub(crate) enum Policy {
     },
     /// Remove a policy that was added
     Remove { id: String },
+    /// Sets of `forbid` policies that are shipped: strict, balanced, permissive
+    #[command(subcommand)]
+    Template(Template),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Template {
+    /// List the templates
+    List,
+    /// Show what a template forbids
+    Show { name: String },
+    /// Put a template in force: adds those of its policies that are missing
+    Apply { name: String },
 }
 
 #[derive(Debug, Args)]
@@ -392,6 +421,23 @@ pub(crate) struct Criteria {
     /// allowed, refused, done, failed or noted
     #[arg(long)]
     pub(crate) decision: Option<String>,
+}
+
+/// A bundle of entries.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Chosen {
+    /// A new directory for a bundle: entries, proofs, what belongs to them, and a signed manifest
+    #[arg(long, value_name = "DIR", conflicts_with = "dir")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Only entries that name this id, as resource, as actor or in a detail
+    #[arg(long, alias = "resource", value_name = "ID", requires = "bundle")]
+    pub(crate) about: Option<String>,
+    /// From this entry on
+    #[arg(long, value_name = "SEQ", requires = "bundle")]
+    pub(crate) from: Option<u64>,
+    /// Up to this entry
+    #[arg(long, value_name = "SEQ", requires = "bundle")]
+    pub(crate) to: Option<u64>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -413,20 +459,29 @@ pub(crate) enum Ledger {
         #[arg(long, default_value_t = 100)]
         limit: u32,
     },
-    /// Check the ledger: the daemon's, or files with --dir
+    /// Check the ledger: the daemon's, or files with --dir or --bundle
     Verify {
         /// A directory that `export` made, or the ledger's own
         #[arg(long, requires = "trust")]
         dir: Option<PathBuf>,
+        /// A directory that `export --bundle` made
+        #[arg(long, value_name = "DIR", requires = "trust", conflicts_with = "dir")]
+        bundle: Option<PathBuf>,
         /// The trust root, from `palisade ledger trust`
-        #[arg(long, requires = "dir")]
+        #[arg(long)]
         trust: Option<PathBuf>,
         /// Checkpoints that were kept elsewhere
-        #[arg(long, requires = "dir")]
+        #[arg(long, requires = "trust")]
         anchor: Option<PathBuf>,
     },
-    /// Copy the ledger's files into a new directory
-    Export { dir: PathBuf },
+    /// Copy the ledger's files, or some entries with what proves them, into a new directory
+    Export {
+        /// A new directory for every file
+        #[arg(required_unless_present = "bundle")]
+        dir: Option<PathBuf>,
+        #[command(flatten)]
+        chosen: Chosen,
+    },
     /// Print what a verifier elsewhere trusts
     Trust,
 }
@@ -482,10 +537,13 @@ impl Cli {
         let first = words.next().map(kebab).unwrap_or_default();
         let nested =
             ["account", "user", "key", "pass", "repo", "worktree", "policy", "ledger", "config", "backup"];
-        let command = match words.next() {
+        let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),
             _ => first,
         };
+        if let ("policy template", Some(third)) = (command.as_str(), words.next()) {
+            command = format!("{command} {}", kebab(third));
+        }
         Place { command, json: self.json }
     }
 }

@@ -1,6 +1,7 @@
 //! From the command line to a client that may call: which daemon, which credential.
 
 use std::io::{BufRead, IsTerminal};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,11 +21,20 @@ pub(crate) struct Session {
     pub(crate) config: Option<PathBuf>,
     url: Option<String>,
     ca: Option<PathBuf>,
+    insecure_http: bool,
+    /// A one-time password for what asks for one.
+    pub(crate) totp: Option<String>,
 }
 
 impl Session {
-    pub(crate) fn new(config: Option<PathBuf>, url: Option<String>, ca: Option<PathBuf>) -> Self {
-        Self { places: Places::find(config.as_deref()), config, url, ca }
+    pub(crate) fn new(
+        config: Option<PathBuf>,
+        url: Option<String>,
+        ca: Option<PathBuf>,
+        insecure_http: bool,
+        totp: Option<String>,
+    ) -> Self {
+        Self { places: Places::find(config.as_deref()), config, url, ca, insecure_http, totp }
     }
 
     /// The file that credentials are kept in.
@@ -64,11 +74,27 @@ impl Session {
             Some(path) => Some(std::fs::read(path).map_err(Failure::file(path))?),
             None => None,
         };
-        Ok(Client::new(&self.url()?, pem.as_deref())?)
+        let url = self.url()?;
+        // Whatever is sent there, sooner or later a password or a token is in it.
+        if !self.insecure_http && !is_private(&url) {
+            return Err(Failure::Usage(format!(
+                "`{url}` is another machine and there is no TLS: anyone between could read the password; \
+                 use `https://`, or say --insecure-http (PALISADE_INSECURE_HTTP=1) if the way there is safe"
+            )));
+        }
+        Ok(Client::new(&url, pem.as_deref())?)
     }
 
     /// A client with a credential that is good for the next call.
     pub(crate) fn client(&self) -> Result<Client, Failure> {
+        let client = self.signed_in()?;
+        Ok(match &self.totp {
+            Some(code) => client.with_totp(code),
+            None => client,
+        })
+    }
+
+    fn signed_in(&self) -> Result<Client, Failure> {
         if let Ok(key) = std::env::var("PALISADE_API_KEY") {
             return Ok(self.anonymous()?.with_token(&key));
         }
@@ -89,7 +115,9 @@ impl Session {
         if kept.access_expires - now() >= SOON {
             return Ok(kept);
         }
-        let tokens = match self.anonymous()?.refresh(&kept.refresh_token) {
+        // The key of a paired device is not traded: when it ends, the device is paired again.
+        let Some(refresh) = &kept.refresh_token else { return Err(Failure::SignedOut) };
+        let tokens = match self.anonymous()?.refresh(refresh) {
             Ok(tokens) => tokens,
             Err(error) if error.status() == Some(401) => return Err(Failure::SignedOut),
             Err(error) => return Err(error.into()),
@@ -99,6 +127,23 @@ impl Session {
         drop(held);
         Ok(fresh)
     }
+}
+
+/// Whether nobody else can read what is sent there: TLS, or this machine.
+fn is_private(url: &str) -> bool {
+    let lower = url.to_ascii_lowercase();
+    if lower.starts_with("https://") {
+        return true;
+    }
+    let Some(rest) = lower.strip_prefix("http://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if is_port(port) => host,
+        _ => authority,
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 /// The present moment.
@@ -153,4 +198,43 @@ pub(crate) fn asked(
     let read = std::io::stdin().lock().read_line(&mut line);
     read.map_err(|error| Failure::Program(format!("the terminal cannot be read: {error}")))?;
     Ok(line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_private;
+
+    #[test]
+    fn gtw_01_credentials_do_not_cross_a_network_in_clear() {
+        for private in [
+            "https://palisade.example",
+            "HTTPS://palisade.example",
+            "http://127.0.0.1:7717",
+            "http://127.8.0.1/",
+            "http://localhost:7717",
+            "http://LOCALHOST",
+            "http://[::1]:7717",
+            "http://[::1]",
+            "HTTP://127.0.0.1",
+        ] {
+            assert!(is_private(private), "{private}");
+        }
+        for open in [
+            "http://palisade.example",
+            "http://192.0.2.1:7717",
+            "http://[2001:db8::1]:7717",
+            "http://127.0.0.1.evil.example",
+            "http://127.0.0.1@evil.example",
+            "http://localhost:7717@evil.example",
+            "http://localhost@evil.example:80",
+            "http://localhost.evil.example",
+            "http://[::1].evil.example",
+            "http://0.0.0.0:7717",
+            "ftp://127.0.0.1",
+            "palisade.example",
+            "",
+        ] {
+            assert!(!is_private(open), "{open}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -14,6 +15,7 @@ use crate::machine::{Edit, End, Machine};
 pub struct Redactor {
     known: Arc<ArcSwap<Known>>,
     learning: Arc<Mutex<()>>,
+    masked: Arc<AtomicU64>,
 }
 
 impl Redactor {
@@ -67,9 +69,21 @@ impl Redactor {
         if edits.is_empty() {
             return Cow::Borrowed(text);
         }
+        self.count(&edits);
         let mut out = Vec::with_capacity(text.len());
         Edit::apply(&edits, text, 0, text.len(), &mut out);
         Cow::Owned(out)
+    }
+
+    /// How many secrets this redactor and its clones have masked so far.
+    #[must_use]
+    pub fn masked(&self) -> u64 {
+        self.masked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count(&self, edits: &[Edit]) {
+        let marks = edits.iter().filter(|edit| edit.is_marked).count();
+        self.masked.fetch_add(u64::try_from(marks).unwrap_or(0), Ordering::Relaxed);
     }
 
     pub(crate) fn known(&self) -> Arc<Known> {

@@ -52,6 +52,7 @@ impl<W: Write> Sink<W> {
         let known = self.redactor.known();
         while let Some(next) = self.machine.step(&known, &self.held, self.from, end, &mut self.edits) {
             Edit::apply(&self.edits, &self.held, self.from, next, &mut self.out);
+            self.redactor.count(&self.edits);
             self.edits.clear();
             self.from = next;
         }

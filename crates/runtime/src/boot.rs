@@ -1,8 +1,9 @@
 //! Brings everything up in order: keys, store, ledger, gate; and takes it down.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use ::ledger::verify::Verdict;
 use ::ledger::{Keys, Ledger, OpenError, Options};
 use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use model::{Clock, Millis};
@@ -12,7 +13,9 @@ use store::{StartError, Store};
 use vault::{KeyRing, Purpose};
 use zeroize::Zeroizing;
 
+use crate::backup::{Unfinished, unfinished};
 use crate::index::Indexer;
+use crate::standing::{self, Loss, OnLoss, StandingError};
 
 /// How the installation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,8 @@ pub struct Boot {
     pub mode: Mode,
     /// Whether worktrees are divided by owners and tiers.
     pub worktree_rbac: bool,
+    /// What nobody does without a one-time password that came with the request.
+    pub totp_actions: Vec<&'static access::Action>,
     /// How long credentials live.
     pub lifetimes: Lifetimes,
     /// Where the time comes from.
@@ -64,22 +69,43 @@ pub struct Boot {
     pub redactor: Redactor,
     /// How the ledger is kept.
     pub ledger: Options,
+    /// What to do when the ledger is not what the store remembers.
+    pub on_loss: OnLoss,
 }
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// The database could not be opened.
-    #[error("the store could not be opened: {0}")]
+    #[error("the store could not be opened")]
     Store(#[source] store::engine::OpenError),
     /// Another daemon works on the same database.
     #[error("another daemon uses this database; rights are remembered per daemon, so only one may")]
     Taken,
     /// Its schema is not what this program knows.
-    #[error("{0}")]
-    Schema(#[source] StartError),
+    #[error(transparent)]
+    Schema(StartError),
+    /// A restore did not come to its end.
+    #[error(transparent)]
+    Restoring(#[from] Unfinished),
+    /// The store belongs to another master key.
+    #[error(
+        "the store was made under master key `{made}`, and `{given}` was given; give the right one, nothing was changed"
+    )]
+    OtherKey {
+        /// The name of its key.
+        made: String,
+        /// The name of the key that was given.
+        given: String,
+    },
+    /// The ledger is not what the store remembers.
+    #[error(transparent)]
+    Lost(Box<Loss>),
+    /// Nobody can tell whether it is.
+    #[error(transparent)]
+    Standing(#[from] StandingError),
     /// The ledger could not be opened.
-    #[error("the ledger could not be opened: {0}")]
+    #[error("the ledger could not be opened")]
     Ledger(#[source] OpenError),
     /// Facts could not be read.
     #[error(transparent)]
@@ -102,6 +128,7 @@ pub struct Runtime {
     pub(crate) started_at: Millis,
     pub(crate) signer: (String, [u8; 32]),
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) checked: Mutex<Option<Verdict>>,
 }
 
 /// Opens the database, without looking at its schema.
@@ -129,19 +156,28 @@ pub(crate) fn ledger_keys(ring: &KeyRing) -> Keys {
 impl Runtime {
     /// Starts everything.
     pub async fn boot(boot: Boot) -> Result<Arc<Self>, BootError> {
+        unfinished(&boot.data)?;
         let engine = open_engine(&boot.data, &boot.source, &boot.ring).await.map_err(BootError::Store)?;
         if !engine.hold().await.map_err(|error| BootError::Schema(error.into()))? {
             return Err(BootError::Taken);
         }
         let store = Store::start(engine, Arc::clone(&boot.clock)).await.map_err(BootError::Schema)?;
         let store = Arc::new(store);
+        let (given, dir) = (boot.ring.fingerprint().to_string(), boot.data.join("ledger"));
+        let made = store.master_key_name().await.map_err(StandingError::from)?;
+        if let Some(made) = made.clone().filter(|made| *made != given) {
+            return Err(BootError::OtherKey { made, given });
+        }
+        let lost = standing::loss(&store, &dir).await?;
+        if let (Some(lost), OnLoss::Refuse) = (&lost, boot.on_loss) {
+            return Err(BootError::Lost(Box::new(lost.clone())));
+        }
         store.engine().restock();
         let keys = ledger_keys(&boot.ring);
         let signer = (keys.signer_id().to_owned(), keys.public_key());
         let redactor = boot.redactor.clone();
         let scrub = Box::new(move |text: &str| redactor.scrub(text).into_owned());
-        let opened =
-            Ledger::open(&boot.data.join("ledger"), keys, Arc::clone(&boot.clock), scrub, boot.ledger);
+        let opened = Ledger::open(&dir, keys, Arc::clone(&boot.clock), scrub, boot.ledger);
         let (ledger, recovery) = opened.map_err(BootError::Ledger)?;
         if !recovery.interrupted.is_empty() {
             tracing::warn!(
@@ -150,7 +186,20 @@ impl Runtime {
             );
         }
         let ledger = Arc::new(ledger);
-        let config = GateConfig { worktree_rbac: boot.worktree_rbac };
+        if let Some(lost) = lost {
+            let aside = standing::accept(&store, &ledger, &lost).await?;
+            tracing::warn!(
+                ?lost,
+                ?aside,
+                "entries of the ledger are lost; that is recorded, and the daemon goes on"
+            );
+        }
+        if made.is_none()
+            && let Err(error) = store.keep_master_key_name(&given).await
+        {
+            tracing::warn!(%error, "which master key the store belongs to could not be written down");
+        }
+        let config = GateConfig { worktree_rbac: boot.worktree_rbac, totp_actions: boot.totp_actions };
         let gate =
             Gate::new(Arc::clone(&store), Arc::clone(&ledger), Arc::clone(&boot.clock), config).await?;
         let gate = Arc::new(gate);
@@ -166,6 +215,7 @@ impl Runtime {
             mode: boot.mode,
             signer,
             ledger,
+            checked: Mutex::new(None),
         }))
     }
 
@@ -194,13 +244,19 @@ impl Runtime {
         &self.store
     }
 
-    /// Keeps house until told to stop: search index, counts of strangers, old events.
+    /// Keeps house until told to stop: search index, counts of strangers, old events, old entries.
     pub async fn keep_house(self: Arc<Self>, mut stop: tokio::sync::watch::Receiver<bool>) {
         const EVENTS_KEPT: Millis = 30 * 24 * 60 * 60 * 1_000;
         let mut every = tokio::time::interval(std::time::Duration::from_secs(5));
+        let mut retention = crate::retention::times();
         loop {
             tokio::select! {
                 _ = every.tick() => {}
+                _ = retention.tick() => {
+                    if let Err(error) = self.drop_old_entries().await {
+                        tracing::warn!(%error, "old entries of the ledger are still there");
+                    }
+                }
                 _ = stop.changed() => break,
             }
             self.store.engine().restock();
@@ -220,6 +276,12 @@ impl Runtime {
     /// Ends in order: what is counted is written down, the chain is signed.
     pub async fn shut_down(&self) {
         self.auth.flush_strangers().await;
+        // So that the next start notices whatever is done to the ledger meanwhile.
+        if !self.store.engine().is_tight()
+            && let Err(error) = self.index.catch_up().await
+        {
+            tracing::warn!(%error, "the ledger's search index is behind");
+        }
         let ledger = Arc::clone(&self.ledger);
         let signed = tokio::task::spawn_blocking(move || ledger.checkpoint_now()).await;
         if !matches!(signed, Ok(Ok(_))) {

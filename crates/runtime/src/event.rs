@@ -126,7 +126,15 @@ impl Follower {
                 let facts = gate.worktree(worktree).await.map_err(|_| ActError::Interrupted)?;
                 Ok(facts.is_some_and(|facts| gate.may_read(&self.who, &facts, as_of)))
             }
-            (None, Some(user)) => Ok(user == self.who.user() || self.who.role() >= Role::Admin),
+            (None, Some(user)) => {
+                let concerns = user == self.who.user() || self.who.role() >= Role::Admin;
+                let as_of = gate.epoch().now();
+                let facts = gate.user(user).await.map_err(|_| ActError::Interrupted)?;
+                // Someone who is gone is no longer there to be hidden.
+                let hidden =
+                    facts.is_some_and(|facts| !gate.may_read_user(&self.who, user, facts.role, as_of));
+                Ok(concerns && !hidden)
+            }
             (None, None) => Ok(false),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ledger::{Ledger, ReadError, Stored, Tail};
+use store::engine::EngineError;
 use store::{IndexedEntry, Store, StoreError};
 use tokio::sync::Mutex;
 
@@ -36,7 +37,12 @@ impl Indexer {
 
     /// Indexes everything that is durable now.
     pub(crate) async fn catch_up(&self) -> Result<(), IndexError> {
+        // Only what is durable: the store must never remember more than the ledger has (see `standing`).
         let durable = self.ledger.head().seq;
+        // A full disk has better uses for the room that is left.
+        if self.store.engine().is_tight() {
+            return Err(StoreError::from(EngineError::Full).into());
+        }
         let mut held = self.tail.lock().await;
         let mut tail = match held.take() {
             Some(tail) => tail,

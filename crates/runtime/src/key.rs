@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use access::{AuthError, CreateKey, ListKeys, Principal, RevokeKey, Scope};
+use access::{AuthError, CreateKey, ListKeys, OfferPairing, Principal, RevokeKey, Scope};
 use model::{DisplayName, KeyId, Millis, UserId};
 use store::ApiKey;
 use vault::Secret;
@@ -40,6 +40,32 @@ impl Runtime {
             .perform(who, act, async |store: Arc<store::Store>, permit| store.create_key(permit).await)
             .await;
         Ok(kept.map(|key| (key, made.text)))
+    }
+
+    /// Shows a code that signs one more device of the caller in, with a key no wider than the credential it
+    /// is asked with. The code and when it ends.
+    pub async fn offer_pairing(
+        self: &Arc<Self>,
+        who: &Principal,
+        label: DisplayName,
+        scope: Scope,
+        key_life: Millis,
+    ) -> Result<Result<(Secret<String>, Millis), ActError>, AuthError> {
+        let made = self.auth.new_pairing_code()?;
+        let expires = self.clock.now().saturating_add(self.auth.pairing_life());
+        let scope = scope.min(who.scope());
+        let (user, version, digest) = (who.user(), who.version(), made.digest);
+        let act = OfferPairing { user, label, scope, version, key_life, expires, digest };
+        let kept = self
+            .perform(who, act, async |store: Arc<store::Store>, permit| store.offer_pairing(permit).await)
+            .await;
+        Ok(kept.map(|()| (made.text, expires)))
+    }
+
+    /// Trades a pairing code for a key, as a device that is not signed in.
+    pub async fn pair(&self, code: &str, peer: &str) -> Result<(ApiKey, Secret<String>), AuthError> {
+        let made = self.auth.pair(code, peer).await?;
+        Ok((made.paired.into(), made.secret))
     }
 
     /// Revokes a key.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use access::{Principal, ReadLedger, ReadWholeLedger, Resource, VerifyLedger};
 use ledger::verify::{Report, Trust, TrustedKey};
+use ledger::{BundleError, Held};
 use model::Millis;
 use store::{IndexedEntry, LedgerFilter};
 
@@ -19,6 +20,15 @@ pub enum LedgerError {
     /// The index is behind and cannot catch up.
     #[error("the search index cannot be brought up to date now")]
     Behind,
+    /// Another bundle is being made.
+    #[error("another bundle is being made; try again")]
+    Busy,
+    /// There is no bundle.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The export could not be recorded.
+    #[error("it could not be recorded; nothing was given out")]
+    Unrecorded,
 }
 
 /// What to look for; empty text means any.
@@ -102,8 +112,9 @@ impl Runtime {
             drop(ledger.checkpoint_now());
             ledger.verify_live(&trust, None)
         };
-        let checked = tokio::task::spawn_blocking(check).await;
-        Ok(checked.map_err(|_| ActError::Interrupted)?)
+        let report = tokio::task::spawn_blocking(check).await.map_err(|_| ActError::Interrupted)?;
+        self.note_check(&report);
+        Ok(report)
     }
 
     /// The trust root of this ledger's checkpoints, for a verifier elsewhere.
@@ -113,18 +124,19 @@ impl Runtime {
         Ok(text.ok_or(ActError::Interrupted)?)
     }
 
-    /// The directory to export, after signing the chain as it is.
-    pub async fn ledger_files(&self, who: &Principal) -> Result<PathBuf, LedgerError> {
+    /// The directory to export, after signing the chain as it is, and what keeps its segments there meanwhile.
+    pub async fn ledger_files(&self, who: &Principal) -> Result<(PathBuf, Held), LedgerError> {
         drop(self.look(who, ReadWholeLedger {}).await?);
         let ledger = std::sync::Arc::clone(&self.ledger);
-        let signed = tokio::task::spawn_blocking(move || ledger.checkpoint_now()).await;
-        if !matches!(signed, Ok(Ok(_))) {
+        let hold = move || (ledger.hold_segments(), ledger.checkpoint_now());
+        let (held, signed) = tokio::task::spawn_blocking(hold).await.map_err(|_| ActError::Interrupted)?;
+        if signed.is_err() {
             tracing::warn!("no checkpoint could be written before the export");
         }
-        Ok(self.ledger.dir().to_owned())
+        Ok((self.ledger.dir().to_owned(), held))
     }
 
-    fn trust(&self) -> Option<Trust> {
+    pub(crate) fn trust(&self) -> Option<Trust> {
         let (id, public) = &self.signer;
         Trust::from_keys([TrustedKey::active(id.clone(), *public)]).ok()
     }

@@ -8,25 +8,33 @@
 
 mod backup;
 mod boot;
+mod bundle;
 mod event;
+mod hold;
 mod index;
 mod key;
 mod ledger;
 mod pass;
 mod perform;
 mod policy;
+mod record;
 mod repo;
+mod retention;
+mod standing;
 mod status;
 mod user;
 mod worktree;
 
-pub use backup::{BackupError, RestoreError, restore};
+pub use backup::{BackupError, RestoreError, Unfinished, is_segment, restore, unfinished};
 pub use boot::{Boot, BootError, Mode, Runtime, Source, open_engine};
 pub use event::{EventError, Follower};
+pub use hold::HoldLost;
 pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
-pub use status::{Check, Status};
+pub use retention::RetentionError;
+pub use standing::{Loss, OnLoss, StandingError};
+pub use status::{Check, Status, Vitals};
 pub use user::{AccountError, PasswordSource, Proof};
 
 /// What callers outside name by these words, so that they need not know `store`.
@@ -43,6 +51,37 @@ pub struct Page<T, C> {
     pub items: Vec<T>,
     /// Where the next one begins, if there is one.
     pub next: Option<C>,
+}
+
+/// How many rows are read at a time when policies hide what the store would show.
+const REFILL: i64 = 500;
+
+impl<T, C: Copy> Page<T, C> {
+    /// A page of what the caller may know of, from as many rows as it takes. To the end if need be: a cursor
+    /// must name something that the caller may know of.
+    async fn filled<R: Future<Output = Result<Vec<T>, ActError>> + Send>(
+        limit: i64,
+        mut after: Option<C>,
+        cursor: impl Fn(&T) -> C,
+        more: impl Fn(Option<C>, i64) -> R,
+        shows: impl Fn(&T, u64) -> bool,
+        epoch: &access::Epoch,
+    ) -> Result<Self, ActError> {
+        let wanted = usize::try_from(limit).unwrap_or(0).saturating_add(1);
+        let mut take = limit.saturating_add(1);
+        let mut shown = Vec::new();
+        loop {
+            let as_of = epoch.now();
+            let rows = more(after, take).await?;
+            let last_page = rows.len() < usize::try_from(take).unwrap_or(0);
+            after = rows.last().map(&cursor).or(after);
+            shown.extend(rows.into_iter().filter(|row| shows(row, as_of)));
+            if last_page || shown.len() >= wanted {
+                return Ok(Self::cut(shown, limit, cursor));
+            }
+            take = take.max(REFILL);
+        }
+    }
 }
 
 impl<T, C> Page<T, C> {

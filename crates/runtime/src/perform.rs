@@ -69,6 +69,9 @@ impl Runtime {
                 Ok(()) => effect(Arc::clone(&this.store), permit).await,
                 Err(full) => Err(full),
             };
+            if let Err(StoreError::Engine(error)) = &outcome {
+                count(error);
+            }
             let told = outcome.as_ref().map(drop).map_err(ToString::to_string);
             changing.ended();
             this.gate.close(record, told).await;
@@ -82,13 +85,15 @@ impl Runtime {
     /// On a full disk only what narrows is written, with room that was kept back for it.
     fn room_for(&self, action: &Action) -> Result<(), StoreError> {
         let engine = self.store.engine();
-        match (engine.is_tight(), action.class) {
-            (false, _) | (true, Class::Read) => Ok(()),
-            (true, Class::Narrows) => {
+        match action.class {
+            Class::Read => Ok(()),
+            // Also while there is room: the disk may be full a moment later.
+            Class::Narrows => {
                 engine.make_room();
                 Ok(())
             }
-            (true, Class::Widens) => Err(EngineError::Full.into()),
+            Class::Widens if engine.is_tight() => Err(EngineError::Full.into()),
+            Class::Widens => Ok(()),
         }
     }
 
@@ -100,5 +105,21 @@ impl Runtime {
     /// Writes down an attempt that never became an act because the request made no sense.
     pub async fn refuse_malformed(&self, who: &Principal, action: &'static Action, why: &str) {
         self.gate.refuse_malformed(who, action, why).await;
+    }
+}
+
+/// Counts what the store did not write; a value that does not fit is no fault of the store.
+fn count(error: &EngineError) {
+    match error {
+        EngineError::Unique { .. } | EngineError::Reference | EngineError::Unfit { .. } => {}
+        EngineError::Busy
+        | EngineError::Full
+        | EngineError::Gone(_)
+        | EngineError::Unknown(_)
+        | EngineError::Failed
+        | EngineError::Row(_)
+        | EngineError::Other(_) => {
+            metrics::counter!("palisade_store_write_failures_total").increment(1);
+        }
     }
 }

@@ -18,8 +18,25 @@ pub struct Status {
     pub key: String,
     /// The last ledger entry.
     pub ledger_head: u64,
+    /// What the last check of the whole ledger found: intact, tampered, unverifiable, or unchecked.
+    pub ledger: String,
     /// Since when.
     pub started_at: Millis,
+}
+
+/// What is measured of the parts below, at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Vitals {
+    /// The last ledger entry.
+    pub ledger_head: u64,
+    /// Whether entries cannot be written.
+    pub ledger_failing: bool,
+    /// Entries that wait in the reserve.
+    pub ledger_reserved: usize,
+    /// How long the oldest entry waits that no checkpoint covers.
+    pub ledger_unsigned: Millis,
+    /// Whether there is so little room that only acts which narrow are written.
+    pub disk_tight: bool,
 }
 
 /// One thing that readiness depends on.
@@ -45,6 +62,7 @@ impl Runtime {
             },
             key: self.ring.fingerprint().to_string(),
             ledger_head: self.ledger.head().seq,
+            ledger: self.ledger_verdict().map_or_else(|| "unchecked".into(), |found| found.to_string()),
             started_at: self.started_at,
         })
     }
@@ -52,6 +70,19 @@ impl Runtime {
     /// Whether this caller may read the metrics.
     pub async fn may_read_metrics(&self, who: &Principal) -> Result<(), ActError> {
         self.look(who, ReadMetrics {}).await.map(drop)
+    }
+
+    /// What is measured of the parts below, now.
+    pub fn vitals(&self) -> Vitals {
+        let health = self.ledger.health();
+        let waits = health.unsigned_since.map_or(0, |since| self.clock.now().saturating_sub(since));
+        Vitals {
+            ledger_head: health.last_seq,
+            ledger_failing: !health.is_good(),
+            ledger_reserved: health.reserved,
+            ledger_unsigned: waits.max(0),
+            disk_tight: self.store.engine().is_tight(),
+        }
     }
 
     /// What readiness depends on, looked at now.

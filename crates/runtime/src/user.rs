@@ -5,7 +5,7 @@ use std::sync::Arc;
 use access::{
     Act, Action, Asks, AuthError, BadPassword, ChangePassword, ChangeTotp, CreateUser, DeleteUser,
     DisableUser, EndAllSignIns, EndSignIn, ListUsers, PasswordHash, Principal, ReadUser, ResetPassword,
-    Resource, TotpSeed, UpdateUser, Via,
+    Resource, TotpSeed, UpdateUser,
 };
 use model::{DisplayName, Email, Role, UserId};
 use store::{Store, StoreError, User};
@@ -84,6 +84,13 @@ impl Runtime {
         Ok(self.store.read_user(permit).await?)
     }
 
+    /// Whether the caller may know of this user.
+    pub(crate) async fn knows_user(&self, who: &Principal, user: UserId) -> Result<bool, ActError> {
+        let as_of = self.gate.epoch().now();
+        let facts = self.gate.user(user).await.map_err(|_| ActError::Interrupted)?;
+        Ok(facts.is_some_and(|facts| self.gate.may_read_user(who, user, facts.role, as_of)))
+    }
+
     /// All users whose id begins so.
     pub async fn users(
         &self,
@@ -92,9 +99,16 @@ impl Runtime {
         after: Option<UserId>,
         limit: i64,
     ) -> Result<Page<User, UserId>, ActError> {
-        let permit = self.look(who, ListUsers {}).await?;
-        let rows = self.store.list_users(permit, after, prefix, limit.saturating_add(1)).await?;
-        Ok(Page::cut(rows, limit, |row| row.id))
+        let permit = &self.look(who, ListUsers {}).await?;
+        Page::filled(
+            limit,
+            after,
+            |row: &User| row.id,
+            |after, take| async move { Ok(self.store.list_users(permit, after, prefix, take).await?) },
+            |row, as_of| self.gate.may_read_user(who, row.id, row.role, as_of),
+            self.gate.epoch(),
+        )
+        .await
     }
 
     /// Creates a user.
@@ -168,11 +182,7 @@ impl Runtime {
 
     /// Signs out the login this call came with. A key has none; it is judged all the same.
     pub async fn sign_out(self: &Arc<Self>, who: &Principal) -> Result<(), ActError> {
-        let family = match who.via() {
-            Via::Login(family) => family.to_string(),
-            Via::Key(_) | Via::Pass(_) => String::new(),
-        };
-        let act = EndSignIn { user: who.user(), family };
+        let act = EndSignIn { user: who.user(), via: who.via().clone() };
         self.perform(who, act, async |store: Arc<Store>, permit| store.end_sign_in(permit).await).await
     }
 

@@ -7,12 +7,9 @@ use access::{
     RemoveOwner, SetTier, UpdateWorktree,
 };
 use model::{Tier, UserId, WorktreeId};
-use store::{Worktree, WorktreeFilter};
+use store::{StoreError, Worktree, WorktreeFilter};
 
 use crate::{ActError, Page, Runtime};
-
-/// How many rows are read at a time when policies hide what owners and tiers would show.
-const REFILL: i64 = 500;
 
 impl Runtime {
     /// One worktree.
@@ -30,23 +27,19 @@ impl Runtime {
         limit: i64,
     ) -> Result<Page<Worktree, WorktreeId>, ActError> {
         let permit = self.look(who, ListWorktrees {}).await?;
-        let wanted = usize::try_from(limit).unwrap_or(0).saturating_add(1);
-        let (mut shown, mut after) = (Vec::new(), self.known(who, after).await?);
-        let mut take = limit.saturating_add(1);
-        let rbac = self.gate.worktree_rbac();
-        loop {
-            let as_of = self.gate.epoch().now();
-            let rows = self.store.list_worktrees(&permit, who, rbac, filter, after, take).await?;
-            let last_page = rows.len() < usize::try_from(take).unwrap_or(0);
-            after = rows.last().map(|row| row.id).or(after);
-            // The store knows owners, tiers and roles; only the gate knows every policy.
-            shown.extend(rows.into_iter().filter(|row| self.gate.may_read(who, &row.facts(), as_of)));
-            // To the end if need be: a cursor must name something that the caller may know of.
-            if last_page || shown.len() >= wanted {
-                return Ok(Page::cut(shown, limit, |row| row.id));
-            }
-            take = take.max(REFILL);
-        }
+        let (rbac, permit) = (self.gate.worktree_rbac(), &permit);
+        // The store knows owners, tiers and roles; only the gate knows every policy.
+        Page::filled(
+            limit,
+            self.known(who, after).await?,
+            |row: &Worktree| row.id,
+            |after, take| async move {
+                Ok(self.store.list_worktrees(permit, who, rbac, filter, after, take).await?)
+            },
+            |row, as_of| self.gate.may_read(who, &row.facts(), as_of),
+            self.gate.epoch(),
+        )
+        .await
     }
 
     /// A cursor that names what the caller may not know of is like one that names nothing.
@@ -67,8 +60,15 @@ impl Runtime {
         who: &Principal,
         act: CreateWorktree,
     ) -> Result<Worktree, ActError> {
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_worktree(permit).await)
-            .await
+        let as_of = self.gate.epoch().now();
+        let known = self.gate.may_read_repo(who, act.repo, as_of);
+        let (gate, caller) = (Arc::clone(&self.gate), who.clone());
+        let effect = async move |store: Arc<store::Store>, permit| match known {
+            true => store.create_worktree(permit, |facts| gate.may_read(&caller, facts, as_of)).await,
+            // As if it were not there.
+            false => Err(StoreError::Missing("repository")),
+        };
+        self.perform(who, act, effect).await
     }
 
     /// Changes what a worktree says of itself.
@@ -101,8 +101,12 @@ impl Runtime {
         worktree: WorktreeId,
         owner: UserId,
     ) -> Result<Worktree, ActError> {
-        let act = AddOwner { worktree, owner };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.add_owner(permit).await).await
+        let known = self.knows_user(who, owner).await?;
+        let effect = async move |store: Arc<store::Store>, permit| match known {
+            true => store.add_owner(permit).await,
+            false => Err(StoreError::Missing("user")),
+        };
+        self.perform(who, AddOwner { worktree, owner }, effect).await
     }
 
     /// Removes an owner.

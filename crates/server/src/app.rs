@@ -7,8 +7,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use metrics_exporter_prometheus::PrometheusHandle;
+use model::UserId;
 use runtime::Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -19,8 +20,13 @@ use crate::handlers::{
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
 use crate::problem::Problem;
+use crate::seats::Seats;
 use crate::settings::Settings;
 use crate::{idempotency, pipeline};
+
+/// Exports, backups and checks of the whole ledger at once: in all, and of one user.
+const HEAVY: usize = 8;
+const HEAVY_PER_USER: usize = 2;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -34,7 +40,10 @@ pub(crate) struct Inner {
     /// What the `Host` header may say, in lower case.
     pub(crate) hosts: HashSet<String>,
     pub(crate) in_flight: InFlight,
-    pub(crate) sockets: Arc<Semaphore>,
+    /// Live connections.
+    pub(crate) sockets: Arc<Seats<UserId>>,
+    /// Long work and large answers: exports, backups, checks of the whole ledger.
+    pub(crate) heavy: Arc<Seats<UserId>>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) openapi: String,
@@ -59,7 +68,8 @@ impl App {
     ) -> Self {
         let hosts = hosts(&settings);
         let limiter = Limiter::new(settings.requests_per_minute);
-        let sockets = Arc::new(Semaphore::new(settings.sockets));
+        let sockets = Seats::new(settings.sockets, settings.sockets_per_user);
+        let heavy = Seats::new(HEAVY, HEAVY_PER_USER);
         let openapi = description().to_json().unwrap_or_default();
         let in_flight = InFlight::default();
         Self(Arc::new(Inner {
@@ -69,6 +79,7 @@ impl App {
             hosts,
             in_flight,
             sockets,
+            heavy,
             metrics,
             stopping,
             openapi,
@@ -104,6 +115,7 @@ fn session_routes() -> OpenApiRouter<App> {
         .routes(routes!(auth::bootstrap))
         .routes(routes!(auth::login))
         .routes(routes!(auth::refresh))
+        .routes(routes!(keys::pair))
         .routes(routes!(auth::logout))
         .routes(routes!(auth::logout_everywhere))
         .routes(routes!(auth::change_password))
@@ -129,6 +141,7 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(users::sign_out))
         .routes(routes!(keys::list))
         .routes(routes!(keys::create))
+        .routes(routes!(keys::offer_pairing))
         .routes(routes!(keys::revoke))
         .routes(routes!(passes::list))
         .routes(routes!(passes::mint))

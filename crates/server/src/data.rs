@@ -16,7 +16,7 @@ use crate::settings::Settings;
 /// Why the data directory or the key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DataError {
-    #[error("`{0}` cannot be used: {1}")]
+    #[error("`{0}` cannot be used")]
     Io(PathBuf, #[source] io::Error),
     #[error("`{0}` is open to others (mode {1:o}); run `chmod 700 {0}`")]
     Open(PathBuf, u32),
@@ -30,10 +30,12 @@ pub(crate) enum DataError {
     )]
     KeyLost(PathBuf, PathBuf),
     #[error(
-        "mode `team` needs a master key that was given to it: set `key.file`, PALISADE_MASTER_KEY or the systemd \
+        "{0} needs a master key that was given to it: set `key.file`, PALISADE_MASTER_KEY or the systemd \
          credential `palisade-master-key` (make one with `openssl rand -base64 32`)"
     )]
-    KeyNeeded,
+    KeyNeeded(&'static str),
+    #[error("PALISADE_MASTER_KEY is not text; give the key in hex or base64")]
+    KeyNotText,
     #[error("PALISADE_MASTER_KEY cannot be used")]
     BadKey(#[from] BadKey),
     #[error(transparent)]
@@ -117,20 +119,23 @@ pub(crate) fn master_key(
     places: &Places,
     settings: &Settings,
 ) -> Result<(MasterKey, Option<PathBuf>), DataError> {
-    if let Ok(text) = std::env::var("PALISADE_MASTER_KEY") {
+    if let Some(text) = std::env::var_os("PALISADE_MASTER_KEY") {
+        let text = text.into_string().map_err(|_| DataError::KeyNotText)?;
         return Ok((MasterKey::from_hex_or_base64(&text)?, None));
     }
     let file = key_file(places, settings).unwrap_or_else(|| places.master_key());
     if settings.key_file.is_some() || file.exists() {
         return Ok((read_file(&file)?, None));
     }
-    let begun =
-        settings.data.join("store").join("palisade.db").exists() || settings.data.join("ledger").exists();
+    let begun = settings.data.join("store").join("palisade.db").exists()
+        || settings.data.join("ledger").exists()
+        || runtime::unfinished(&settings.data).is_err();
     if begun {
         return Err(DataError::KeyLost(settings.data.clone(), file));
     }
     match (settings.mode, &settings.source) {
         (Mode::Solo, Source::Embedded) => Ok((create_file(&file)?, Some(file))),
-        (Mode::Solo | Mode::Team, _) => Err(DataError::KeyNeeded),
+        (Mode::Solo, Source::Postgres(_)) => Err(DataError::KeyNeeded("a store on PostgreSQL (`store.url`)")),
+        (Mode::Team, _) => Err(DataError::KeyNeeded("mode `team`")),
     }
 }

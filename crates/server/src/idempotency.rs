@@ -1,6 +1,7 @@
 //! Repeatable writes: the first answer under an `Idempotency-Key` is the only one, for 24 hours.
 //!
-//! Answers may hold secrets that are shown once, so they are kept sealed. A keyed write runs to its end even
+//! Answers may hold secrets that are shown once, so they are kept sealed, and told again only to the very same
+//! credential. A keyed write runs to its end even
 //! when its caller is gone: coming back for the answer is what the key is for.
 
 use std::collections::HashMap;
@@ -8,12 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use access::Principal;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use runtime::Remembered;
+use futures_util::StreamExt;
+use model::WorktreeId;
+use runtime::{EngineError, Remembered, StoreError};
 use sha2::{Digest, Sha256};
 use tokio::sync::Notify;
 use vault::{Place, Sealed};
@@ -22,10 +25,12 @@ use crate::app::App;
 use crate::extract::Attempt;
 use crate::patient::whole;
 use crate::problem::{Problem, REQUEST};
+use crate::routes::{Needs, Route};
 
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 const PATIENCE: Duration = Duration::from_secs(30);
-const MOST_ANSWER: usize = 16 * 1024 * 1024;
+/// Longer answers are given and not kept: more cannot be sealed.
+const MOST_ANSWER: usize = 1024 * 1024 - 1024;
 
 /// Requests under way, so that their doubles wait instead of running.
 #[derive(Debug, Default)]
@@ -64,7 +69,7 @@ pub(crate) async fn remember(State(app): State<App>, request: Request, next: Nex
     let reads = request.method() == Method::GET || request.method() == Method::HEAD;
     let keyed = request.headers().get("idempotency-key").filter(|_| !reads).cloned();
     let Some(key) = keyed else { return next.run(request).await };
-    let Some(who) = request.extensions().get::<Principal>().map(Principal::label) else {
+    let Some(who) = request.extensions().get::<Principal>().map(Principal::mark) else {
         return next.run(request).await;
     };
     let fits = |text: &&str| (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
@@ -119,21 +124,74 @@ async fn once(
         }
     };
     let forget = app.runtime.clock().now().saturating_sub(KEPT);
-    let answer = match app.runtime.answers().claim_key(&who, &key, &print, forget).await? {
-        Remembered::Fresh => {
-            let request = Request::from_parts(parts, Body::from(bytes));
-            first_answer(app, &who, &key, next.run(request).await).await
+    let narrows = narrows(&parts.extensions);
+    let claim = app.runtime.answers().claim_key(&who, &key, &print, forget).await;
+    let request = Request::from_parts(parts, Body::from(bytes));
+    let answer = match claim {
+        // What narrows happens also on a full disk, and twice is the same as once.
+        Err(StoreError::Engine(EngineError::Full)) if narrows => Ok(next.run(request).await),
+        Err(error) => Err(error.into()),
+        Ok(Remembered::Fresh) => first_answer(app, &who, &key, next.run(request).await).await,
+        Ok(Remembered::Answer(status, sealed)) => {
+            let caller = request.extensions().get::<Principal>().cloned();
+            let named = request.uri().path().split('/').find_map(|part| part.parse::<WorktreeId>().ok());
+            match hidden_since(app, caller, named).await {
+                true => Err(Problem::not_found()),
+                false => replay(app, &who, &key, status, sealed),
+            }
         }
-        Remembered::Answer(status, sealed) => replay(app, &who, &key, status, sealed),
-        Remembered::Another => Err(Problem::unprocessable(
+        Ok(Remembered::Another) => Err(Problem::unprocessable(
             "this `Idempotency-Key` was used for another request; choose a new one",
         )),
-        Remembered::Pending => Err(Problem::conflict(
-            "the first request with this `Idempotency-Key` was interrupted; look at what there is before trying with a new key",
+        Ok(Remembered::Pending) => Err(Problem::conflict(
+            "the first request with this `Idempotency-Key` was interrupted, or its answer was too long to be kept; look at what there is before trying with a new key",
         )),
     };
     drop(under);
     answer
+}
+
+/// Whether the worktree that the request names may no longer be known to the caller: then its answer is not
+/// repeated either.
+async fn hidden_since(app: &App, who: Option<Principal>, named: Option<WorktreeId>) -> bool {
+    let Some(who) = who else { return true };
+    let Some(worktree) = named else { return false };
+    let gate = app.runtime.gate();
+    let as_of = gate.epoch().now();
+    match gate.worktree(worktree).await {
+        Ok(facts) => facts.is_some_and(|facts| !gate.may_read(&who, &facts, as_of)),
+        Err(_) => true,
+    }
+}
+
+/// Whether the request asks for something that only narrows.
+fn narrows(extensions: &axum::http::Extensions) -> bool {
+    match extensions.get::<&'static Route>().map(|route| route.needs) {
+        Some(Needs::Action(name)) => {
+            access::action_named(name).is_some_and(|action| action.class == access::Class::Narrows)
+        }
+        Some(Needs::Nobody | Needs::Ticket(_)) | None => false,
+    }
+}
+
+/// An answer, read as far as it can be kept.
+enum Short {
+    Whole(Vec<u8>),
+    /// Too long: all of it, to be sent on.
+    Longer(Body),
+}
+
+async fn short(body: Body) -> Result<Short, axum::Error> {
+    let mut rest = body.into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(piece) = rest.next().await {
+        bytes.extend_from_slice(&piece?);
+        if bytes.len() > MOST_ANSWER {
+            let begun = futures_util::stream::once(std::future::ready(Ok(Bytes::from(bytes))));
+            return Ok(Short::Longer(Body::from_stream(begun.chain(rest))));
+        }
+    }
+    Ok(Short::Whole(bytes))
 }
 
 /// Keeps what was answered, unless nothing can have happened and trying again makes sense.
@@ -149,17 +207,24 @@ async fn first_answer(app: &App, who: &str, key: &str, response: Response) -> Re
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let bytes = to_bytes(body, MOST_ANSWER).await.map_err(|_| Problem::internal())?;
+    let bytes = match short(body).await.map_err(|_| Problem::internal())? {
+        Short::Whole(bytes) => bytes,
+        Short::Longer(body) => return Ok(Response::from_parts(parts, body)),
+    };
     let kind =
         parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut plain = kind.as_bytes().to_vec();
     plain.push(b'\n');
     plain.extend_from_slice(&bytes);
-    let sealed = app.runtime.ring().seal(&place(who, key), &plain).map_err(|_| Problem::internal())?;
-    let kept = app.runtime.answers().keep_answer(who, key, status.as_u16(), sealed.as_bytes().to_vec()).await;
-    if let Err(error) = kept {
-        // What was done is done, and is said so; only a repetition will not hear it.
-        tracing::warn!(%error, "an answer could not be kept for repetitions");
+    // What was done is done, and is said so; only a repetition will not hear it.
+    match app.runtime.ring().seal(&place(who, key), &plain) {
+        Ok(sealed) => {
+            let (status, sealed) = (status.as_u16(), sealed.as_bytes().to_vec());
+            if let Err(error) = app.runtime.answers().keep_answer(who, key, status, sealed).await {
+                tracing::warn!(%error, "an answer could not be kept for repetitions");
+            }
+        }
+        Err(error) => tracing::warn!(%error, "an answer is too long to be kept for repetitions"),
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }

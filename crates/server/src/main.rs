@@ -13,10 +13,13 @@ mod logs;
 mod measure;
 mod offline;
 mod openapi;
+mod outflow;
 mod patient;
 mod pipeline;
 mod problem;
 mod routes;
+mod scrape;
+mod seats;
 mod serve;
 mod settings;
 mod up;
@@ -25,6 +28,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use runtime::OnLoss;
 
 /// The Palisade daemon. People use `palisade`; this is what `palisade up` runs.
 #[derive(Parser)]
@@ -43,7 +47,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Starts the daemon.
-    Up,
+    Up {
+        /// Goes on, and records it, although the ledger lacks entries that the store remembers.
+        #[arg(long)]
+        accept_ledger_loss: bool,
+    },
     /// Shows the configuration in force and where each value comes from.
     Config {
         /// As JSON.
@@ -72,7 +80,8 @@ fn main() -> ExitCode {
     let outcome =
         settings::Settings::load(&places, &arguments.set).map_err(anyhow::Error::from).and_then(|settings| {
             match arguments.command {
-                Command::Up => up::run(&places, settings),
+                Command::Up { accept_ledger_loss: false } => up::run(&places, settings, OnLoss::Refuse),
+                Command::Up { accept_ledger_loss: true } => up::run(&places, settings, OnLoss::Accept),
                 Command::Config { json } => offline::show_config(&settings, json),
                 Command::Restore { file } => offline::restore(&places, &settings, &file),
                 Command::EncryptStore => offline::encrypt(&places, &settings),

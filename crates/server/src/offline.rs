@@ -36,9 +36,7 @@ pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()>
 pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyhow::Result<()> {
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
-    let key_file = places.master_key();
-    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some() || settings.key_file.is_some();
-    if !given && !key_file.exists() {
+    if let Some(key_file) = data::key_file(places, settings).filter(|file| !file.exists()) {
         bail!(
             "a backup needs the master key it was made under; put it at `{}` (mode 0600) first",
             key_file.display()
@@ -61,6 +59,7 @@ pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()
     };
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
+    runtime::unfinished(&settings.data)?;
     let file = settings.data.join("store").join("palisade.db");
     let (master, _) = data::master_key(places, settings)?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -73,11 +72,15 @@ pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()
 pub(crate) fn migrate(places: &Places, settings: &Settings) -> anyhow::Result<()> {
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
+    runtime::unfinished(&settings.data)?;
     let (master, _) = data::master_key(places, settings)?;
     let ring = KeyRing::new(master);
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let applied = threads.block_on(async {
         let engine = runtime::open_engine(&settings.data, &settings.source, &ring).await?;
+        if !engine.hold().await? {
+            bail!("another daemon uses this database; stop it first");
+        }
         anyhow::Ok(engine.migrate(runtime::MIGRATIONS, SystemClock.now()).await?)
     })?;
     tell(&mut std::io::stdout().lock(), &format!("{applied} migrations applied\n"));

@@ -2,7 +2,7 @@
 //!
 //! hyper bounds the time for headers, but not the first bytes (while it finds out which HTTP is spoken), not
 //! the body, and not a reader that stops reading. Invariant: nothing a peer leaves undone holds a connection,
-//! a stream or a thread for longer than these times.
+//! a stream or a thread for longer than these times. Answers that are not taken are in [`crate::outflow`].
 
 use std::future::Future;
 use std::io;

@@ -69,18 +69,18 @@ async fn admitted(app: &App, mut request: Request, next: Next, declared: Option<
     let most = app.settings.body_bytes;
     request = request.map(|body| patient::bounded(body, most));
     let standing = match declared.map(|route| route.needs) {
-        Some(Needs::Nobody) => app.limiter.admit(|| format!("peer:{client}")),
+        Some(Needs::Nobody) => app.limiter.admit_stranger(&client),
         Some(Needs::Action(_) | Needs::Ticket(_)) | None => {
             match who(app, request.headers(), declared, &client).await {
                 Ok(who) => {
-                    let standing = app.limiter.admit(|| who.label());
+                    let standing = app.limiter.admit(&who);
                     request.extensions_mut().insert(who);
                     standing
                 }
                 Err(problem) => {
                     // Guessing credentials is limited like everything else.
                     let stranger = format!("peer:{client}");
-                    return match app.limiter.admit(|| stranger.clone()) {
+                    return match app.limiter.admit_stranger(&client) {
                         Standing { retry_after: Some(seconds), .. } => {
                             app.runtime.auth().limited(&stranger).await;
                             Problem::rate_limited(seconds).into_response()
@@ -96,7 +96,9 @@ async fn admitted(app: &App, mut request: Request, next: Next, declared: Option<
     }
     let mut response = match (standing.retry_after, unfit(app, request.headers())) {
         (Some(seconds), _) => {
-            let caller = request.extensions().get::<Principal>().map(Principal::label);
+            let caller = request.extensions().get::<Principal>();
+            let caller =
+                caller.map(|who| if standing.whole_user { who.user().to_string() } else { who.label() });
             app.runtime.auth().limited(&caller.unwrap_or_else(|| format!("peer:{client}"))).await;
             Problem::rate_limited(seconds).into_response()
         }
@@ -127,13 +129,32 @@ async fn who(
         (None, _) => Err(access::AuthError::Invalid),
     };
     match found {
-        Ok(who) => Ok(who),
+        Ok(who) => code_shown(app, who, headers, declared, client).await,
         Err(access::AuthError::Busy) => Err(Problem::unavailable("credentials cannot be checked now")),
         Err(_) => {
             auth.refused_stranger(client, "no valid credential").await;
             Err(Problem::unauthenticated())
         }
     }
+}
+
+/// The one-time password that came with a request whose action asks for one; elsewhere it is not looked at,
+/// so that it is not used up.
+async fn code_shown(
+    app: &App,
+    who: Principal,
+    headers: &HeaderMap,
+    declared: Option<&Route>,
+    client: &str,
+) -> Result<Principal, Problem> {
+    let action = match declared.map(|route| route.needs) {
+        Some(Needs::Action(name)) => access::action_named(name),
+        _ => None,
+    };
+    let asking = action.filter(|action| app.runtime.gate().asks_totp(action));
+    let (Some(action), Some(code)) = (asking, headers.get(api::TOTP_HEADER)) else { return Ok(who) };
+    let code = code.to_str().unwrap_or_default();
+    Ok(app.runtime.auth().show_code(&who, action, code, client).await?)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -151,15 +172,9 @@ fn ticket(headers: &HeaderMap) -> Option<&str> {
 
 /// The peer, or what a trusted proxy says about it. IPv6 counts by its network.
 fn client(app: &App, peer: IpAddr, headers: &HeaderMap) -> String {
-    let trusted = |address: &IpAddr| app.settings.trusted_proxies.contains(address);
-    let mut address = peer;
-    if trusted(&peer) {
-        let said = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
-        let hops: Vec<IpAddr> =
-            said.flat_map(|text| text.split(',')).filter_map(|hop| hop.trim().parse().ok()).collect();
-        // The nearest hop that is not one of our own proxies.
-        address = hops.into_iter().rev().find(|hop| !trusted(hop)).unwrap_or(peer);
-    }
+    let said = headers.get_all("x-forwarded-for").iter().map(|value| value.to_str().unwrap_or_default());
+    let hops: Vec<&str> = said.flat_map(|text| text.split(',')).collect();
+    let address = nearest(peer, &hops, &app.settings.trusted_proxies);
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => {
@@ -167,6 +182,26 @@ fn client(app: &App, peer: IpAddr, headers: &HeaderMap) -> String {
             format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
         }
     }
+}
+
+/// The nearest hop that is not one of our own proxies. What stands left of a hop that makes no sense was said
+/// by nobody we know, so it does not count.
+fn nearest(peer: IpAddr, hops: &[&str], proxies: &[IpAddr]) -> IpAddr {
+    let mut address = peer.to_canonical();
+    for hop in hops.iter().rev() {
+        if !proxies.contains(&address) {
+            break;
+        }
+        let Some(before) = hop_address(hop.trim()) else { break };
+        address = before.to_canonical();
+    }
+    address
+}
+
+/// An address as proxies write it: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
+fn hop_address(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))
 }
 
 /// A page that was made to resolve to us by another name must not reach us.
@@ -221,8 +256,9 @@ fn preflight(app: &App, headers: &HeaderMap) -> Response {
                 header::ACCESS_CONTROL_ALLOW_METHODS,
                 HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE"),
             );
-            let allowed =
-                HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id");
+            let allowed = HeaderValue::from_static(
+                "authorization, content-type, idempotency-key, last-event-id, x-palisade-totp",
+            );
             headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
             response
@@ -263,5 +299,33 @@ fn bound_browsers(headers: &mut HeaderMap, secure: bool) {
     }
     if secure {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gtw_03_a_client_does_not_choose_the_address_it_is_counted_by() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let proxies = [ip("10.0.0.1"), ip("10.0.0.2")];
+        for (peer, said, expected) in [
+            ("192.0.2.9", "198.51.100.7", "192.0.2.9"),
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "203.0.113.5, 198.51.100.7", "198.51.100.7"),
+            ("10.0.0.1", "203.0.113.5, 198.51.100.7, 10.0.0.2", "198.51.100.7"),
+            ("10.0.0.1", "203.0.113.5, 198.51.100.7:4711", "198.51.100.7"),
+            ("10.0.0.1", "203.0.113.5, [2001:db8::7]:4711", "2001:db8::7"),
+            ("10.0.0.1", "203.0.113.5, [2001:db8::7]", "2001:db8::7"),
+            ("10.0.0.1", "203.0.113.5, unknown", "10.0.0.1"),
+            ("10.0.0.1", "203.0.113.5, unknown, 10.0.0.2", "10.0.0.2"),
+            ("10.0.0.1", "203.0.113.5,", "10.0.0.1"),
+            ("10.0.0.1", "10.0.0.2", "10.0.0.2"),
+            ("::ffff:10.0.0.1", "::ffff:198.51.100.7", "198.51.100.7"),
+        ] {
+            let hops: Vec<&str> = said.split(',').collect();
+            assert_eq!(nearest(ip(peer), &hops, &proxies), ip(expected), "{peer}: {said}");
+        }
     }
 }

@@ -83,6 +83,16 @@ impl Problem {
         Self { retry_after: Some(retry_after), ..problem }
     }
 
+    /// The same, with a word about when to come again.
+    pub(crate) fn retry_after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
+    /// The same in other words.
+    pub(crate) fn saying(self, detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..self }
+    }
+
     pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
@@ -119,6 +129,7 @@ impl From<Denied> for Problem {
         match denied.reason() {
             Reason::Hidden => Self::not_found(),
             Reason::Ended => Self::unauthenticated(),
+            Reason::Totp => Self::new(StatusCode::UNAUTHORIZED, Code::TotpRequired, denied.to_string()),
             Reason::Scope => Self::new(StatusCode::FORBIDDEN, Code::InsufficientScope, denied.to_string()),
             Reason::Unavailable => Self::unavailable(denied.to_string()),
             Reason::Forbidden => {
@@ -150,6 +161,11 @@ impl From<StoreError> for Problem {
             // A character that not every database can hold.
             StoreError::Engine(EngineError::Unfit { why, .. }) => {
                 Self::unprocessable(format!("a value cannot be kept: {why}"))
+            }
+            // It may have happened: not an answer after which anybody tries again without looking.
+            StoreError::Engine(error @ EngineError::Unknown(_)) => {
+                tracing::error!(error = %error, source = ?std::error::Error::source(&error), "an outcome is unknown");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, error.to_string())
             }
             StoreError::Engine(error) => {
                 tracing::error!(error = %error, source = ?std::error::Error::source(&error), "the store failed");
@@ -226,7 +242,10 @@ impl From<LedgerError> for Problem {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Act(error) => error.into(),
-            LedgerError::Behind => Self::unavailable(error.to_string()),
+            LedgerError::Behind | LedgerError::Busy | LedgerError::Unrecorded => {
+                Self::unavailable(error.to_string())
+            }
+            LedgerError::Bundle(error) => crate::export::no_bundle(&error),
         }
     }
 }
@@ -245,7 +264,7 @@ impl From<BackupError> for Problem {
     fn from(error: BackupError) -> Self {
         match error {
             BackupError::Act(error) => error.into(),
-            BackupError::Store(_) | BackupError::Io(_) => {
+            BackupError::Store(_) | BackupError::Io(_) | BackupError::Unreadable(_) => {
                 tracing::error!(%error, "no backup was made");
                 Self::unavailable(error.to_string())
             }

@@ -40,6 +40,7 @@ routes! {
     POST "/api/v1/auth/bootstrap" Nobody;
     POST "/api/v1/auth/login" Nobody;
     POST "/api/v1/auth/refresh" Nobody;
+    POST "/api/v1/auth/pair" Nobody;
 
     POST "/api/v1/auth/logout" Action("signin.end");
     POST "/api/v1/auth/logout-everywhere" Action("signin.end_all");
@@ -68,6 +69,7 @@ routes! {
     GET "/api/v1/users/{user}/passes" Action("pass.list");
 
     POST "/api/v1/keys" Action("key.create");
+    POST "/api/v1/pairings" Action("pairing.offer");
     DELETE "/api/v1/keys/{key}" Action("key.revoke");
     POST "/api/v1/passes" Action("pass.mint");
     DELETE "/api/v1/passes/{pass}" Action("pass.revoke");

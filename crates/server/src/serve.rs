@@ -2,12 +2,14 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::Version;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -17,25 +19,32 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
+use crate::outflow::Pace;
 use crate::patient::Patient;
 use crate::pipeline::Peer;
+use crate::seats::Seats;
 use crate::settings::Settings;
 
 const HEADER_BYTES: usize = 16 * 1024;
 const HEADER_TIME: Duration = Duration::from_secs(15);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(5);
+/// Streams of one HTTP/2 connection at once, and what is held for each.
+const STREAMS: u32 = 64;
+const SEND_BYTES: usize = 64 * 1024;
+/// One peer has at most this part of all connections.
+const PEER_PART: usize = 4;
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     #[error("`{0}` cannot be read: {1}")]
     File(String, String),
-    #[error("certificate and key do not go together: {0}")]
+    #[error("certificate and key do not go together")]
     Pair(#[from] rustls::Error),
     #[error("`server.tls_client_ca` cannot be used: {0}")]
     Clients(String),
@@ -83,6 +92,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     router: Router,
+    proxies: Vec<IpAddr>,
     mut stop: watch::Receiver<bool>,
 ) {
     let graceful = Arc::new(GracefulShutdown::new());
@@ -92,9 +102,11 @@ pub(crate) async fn serve(
     http.http2()
         .timer(TokioTimer::new())
         .max_header_list_size(most)
+        .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(SEND_BYTES)
         .keep_alive_interval(Duration::from_secs(30));
     let http = Arc::new(http);
-    let places = Arc::new(Semaphore::new(most_connections()));
+    let seats = Seats::new(most_connections(), most_connections() / PEER_PART);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -105,27 +117,32 @@ pub(crate) async fn serve(
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        // Behind a proxy, which often is on this machine, everyone has the proxy's address.
+        let address = peer.ip().to_canonical();
+        let many = address.is_loopback() || proxies.contains(&address);
+        let each = if many { usize::MAX } else { seats.each() };
+        let Ok(seat) = seats.take_within(network(address), each) else {
             drop(stream);
             continue;
         };
-        let service = for_peer(router.clone(), Peer(peer));
+        let pace = Pace::new();
+        let service = for_peer(router.clone(), Peer(peer), pace.clone());
         let (http, tls, watcher) = (Arc::clone(&http), tls.clone(), graceful.watcher());
         tokio::spawn(async move {
-            let _place = place;
+            let _seat = seat;
             let _counted = Counted::new();
             drop(stream.set_nodelay(true));
             match tls {
                 None => {
                     let connection =
                         http.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream)), service);
-                    drop(watcher.watch(connection.into_owned()).await);
+                    unless_stalled(&pace, watcher.watch(connection.into_owned())).await;
                 }
                 Some(tls) => {
                     let Some(stream) = handshake(&tls, stream).await else { return };
                     let connection =
                         http.serve_connection_with_upgrades(TokioIo::new(Patient::new(stream)), service);
-                    drop(watcher.watch(connection.into_owned()).await);
+                    unless_stalled(&pace, watcher.watch(connection.into_owned())).await;
                 }
             }
         });
@@ -134,6 +151,22 @@ pub(crate) async fn serve(
     let Some(graceful) = Arc::into_inner(graceful) else { return };
     if tokio::time::timeout(GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end in time");
+    }
+}
+
+/// Serves a connection to its end, or until a stream of it stands still.
+async fn unless_stalled<T>(pace: &Pace, connection: impl Future<Output = T>) {
+    tokio::select! {
+        ended = connection => drop(ended),
+        () = pace.stalled() => tracing::info!("a connection was closed: a stream of it stands still"),
+    }
+}
+
+/// What connections are counted by: the address, or the network of an IPv6 address.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => IpAddr::from((address.to_bits() & (u128::MAX << 64)).to_be_bytes()),
+        IpAddr::V4(_) => address,
     }
 }
 
@@ -172,6 +205,7 @@ async fn handshake(
 fn for_peer(
     router: Router,
     peer: Peer,
+    pace: Pace,
 ) -> impl hyper::service::Service<
     Request<Incoming>,
     Response = axum::response::Response,
@@ -182,6 +216,15 @@ fn for_peer(
 + 'static {
     hyper::service::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
-        router.clone().call(request)
+        // Of HTTP/1 there is one answer at a time, and the connection itself shows whether it is taken.
+        let pace = (request.version() == Version::HTTP_2).then(|| pace.clone());
+        let answer = router.clone().call(request);
+        async move {
+            let answer = answer.await?;
+            Ok(match pace {
+                Some(pace) => answer.map(|body| pace.watch(body)),
+                None => answer,
+            })
+        }
     })
 }

@@ -49,11 +49,15 @@ keys! {
     "key.file" = "": "file that holds the master key; empty: in solo mode, made at first start";
     "access.worktree_rbac" = "true": "divide worktrees by owners and tiers; false: one trusted circle";
     "access.token_minutes" = "15": "life of an access token, 1 to 10080";
+    "access.totp_actions" = "": "actions that need a one-time password with the request, separated by commas";
+    "ledger.retention_days" = "365": "how long entries of the ledger are kept, 1 to 3650";
     "limits.requests_per_minute" = "600": "per caller; 0 turns it off outside production";
     "limits.body_bytes" = "1048576": "largest request body, up to 10485760";
     "limits.sockets" = "500": "most live connections";
+    "limits.sockets_per_user" = "20": "most live connections of one user";
     "limits.socket_message_bytes" = "1048576": "largest message on a socket, up to 10485760";
     "limits.socket_ping_seconds" = "25": "time between pings, 1 to 30";
+    "metrics.listen" = "": "loopback address and port where `/metrics` is open to everyone on this machine; empty: only with a credential";
     "log.level" = "info": "error, warn, info, debug or trace";
     "log.format" = "text": "`text` or `json`";
 }
@@ -86,13 +90,13 @@ impl std::fmt::Display for Origin {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SettingsError {
     /// The file cannot be read.
-    #[error("`{0}` cannot be read: {1}")]
+    #[error("`{0}` cannot be read")]
     File(PathBuf, #[source] std::io::Error),
     /// It is not TOML.
     #[error("{0}:{1}: not TOML: {2}")]
     Toml(PathBuf, usize, String),
     /// A key nobody knows.
-    #[error("{0}: unknown key `{1}`; `palisade config keys` lists all")]
+    #[error("{0}: unknown key `{1}`; `palisade config show` lists all")]
     Unknown(Origin, String),
     /// A value that does not do.
     #[error("{0}: `{1}`: {2}")]
@@ -133,16 +137,24 @@ pub(crate) struct Settings {
     pub worktree_rbac: bool,
     /// Life of an access token in minutes.
     pub token_minutes: i64,
+    /// What asks for a one-time password.
+    pub totp_actions: Vec<&'static access::Action>,
+    /// Days for which entries of the ledger are kept.
+    pub retention_days: i64,
     /// Requests per caller and minute; 0 is no limit.
     pub requests_per_minute: usize,
     /// Largest request body.
     pub body_bytes: usize,
     /// Most live connections.
     pub sockets: usize,
+    /// Most live connections of one user.
+    pub sockets_per_user: usize,
     /// Largest message.
     pub socket_message_bytes: usize,
     /// Seconds between pings.
     pub socket_ping_seconds: u64,
+    /// Where metrics are open without a credential, if anywhere.
+    pub metrics_listen: Option<SocketAddr>,
     /// Log level.
     pub log_level: String,
     /// Whether logs are JSON.
@@ -357,17 +369,35 @@ impl Reader<'_> {
             key_file: self.file("key.file"),
             worktree_rbac: self.flag("access.worktree_rbac")?,
             token_minutes: i64::try_from(self.number("access.token_minutes", 1, 10_080)?).unwrap_or(15),
+            totp_actions: self.list("access.totp_actions", asks_for_code)?,
+            retention_days: i64::try_from(self.number("ledger.retention_days", 1, 3_650)?).unwrap_or(365),
             requests_per_minute: self.size("limits.requests_per_minute", 0, 1_000_000)?,
             body_bytes: self.size("limits.body_bytes", 1_024, 10_485_760)?,
             sockets: self.size("limits.sockets", 1, 100_000)?,
+            sockets_per_user: self.size("limits.sockets_per_user", 1, 100_000)?,
             socket_message_bytes: self.size("limits.socket_message_bytes", 1_024, 10_485_760)?,
             socket_ping_seconds: self.number("limits.socket_ping_seconds", 1, 30)?,
+            metrics_listen: self.metrics_listen()?,
             log_level,
             log_json,
             degraded: Vec::new(),
             table: self.table.clone(),
         };
         self.together(settings)
+    }
+
+    /// Without a credential only this machine may look, so the address must be its own.
+    fn metrics_listen(&self) -> Result<Option<SocketAddr>, SettingsError> {
+        match self.text("metrics.listen") {
+            "" => Ok(None),
+            text => match text.parse::<SocketAddr>() {
+                Ok(address) if address.ip().is_loopback() => Ok(Some(address)),
+                Ok(_) => {
+                    Err(self.bad("metrics.listen", "expected a loopback address, like `127.0.0.1:9717`"))
+                }
+                Err(_) => Err(self.bad("metrics.listen", "expected `address:port`")),
+            },
+        }
     }
 
     /// What must hold between settings.
@@ -413,6 +443,14 @@ impl Reader<'_> {
     }
 }
 
+/// An action that can be made to ask for a one-time password: one that does something, and does not ask by
+/// itself already.
+fn asks_for_code(name: &str) -> Option<&'static access::Action> {
+    let action = access::action_named(name)?;
+    let by_itself = ["password.change", "totp.change"].contains(&name);
+    (action.class != access::Class::Read && !by_itself).then_some(action)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -450,15 +488,31 @@ mod tests {
                 "[access]\n\nworktree_rbac = \"maybe\"\n",
                 "config.toml:3: `access.worktree_rbac`: expected true or false",
             ),
+            (
+                "[ledger]\nretention_days = 3651\n",
+                "config.toml:2: `ledger.retention_days`: expected a number from 1 to 3650",
+            ),
             ("mode = \"solo\"\nmode = \"team\"\n", "config.toml:2: not TOML"),
             ("mode = \n", "config.toml:1: not TOML"),
             ("[server.deep]\nx = 1\n", "unknown key `server.deep`"),
             ("[server]\ncors_origins = [\"*\"]\n", "config.toml:2: `server.cors_origins`: `*` does not do"),
+            (
+                "[metrics]\nlisten = \"0.0.0.0:9717\"\n",
+                "config.toml:2: `metrics.listen`: expected a loopback address",
+            ),
+            ("[metrics]\n\nlisten = \"9717\"\n", "config.toml:3: `metrics.listen`: expected `address:port`"),
             ("[store]\nurl = \"mysql://x\"\n", "config.toml:2: `store.url`: expected `postgres://…`"),
         ] {
             let error = load(file).unwrap_err();
             assert!(error.contains(expected), "{file:?}: {error}");
         }
+    }
+
+    #[test]
+    fn led_13_the_ledger_is_kept_for_a_year_unless_told() {
+        assert_eq!(load("").unwrap().retention_days, 365);
+        assert_eq!(load("[ledger]\nretention_days = 3650\n").unwrap().retention_days, 3650);
+        assert!(load("[ledger]\nretention_days = 0\n").is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Starts the daemon, and ends it in order.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +9,9 @@ use std::time::Duration;
 use access::Lifetimes;
 use anyhow::Context;
 use api::Places;
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::PrometheusHandle;
 use model::SystemClock;
-use runtime::{Boot, Runtime};
+use runtime::{Boot, OnLoss, Runtime};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -18,7 +19,7 @@ use vault::KeyRing;
 
 use crate::app::{App, router};
 use crate::settings::Settings;
-use crate::{data, logs, serve};
+use crate::{data, logs, measure, scrape, serve};
 
 /// Writes through the redactor. There is nobody to tell when a terminal is gone.
 pub(crate) fn tell(out: &mut impl Write, text: &str) {
@@ -27,7 +28,7 @@ pub(crate) fn tell(out: &mut impl Write, text: &str) {
 }
 
 /// Runs the daemon until it is told to stop.
-pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
+pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyhow::Result<()> {
     logs::start(&settings);
     data::prepare(&settings.data)?;
     let held = data::hold(&settings.data)?;
@@ -46,7 +47,7 @@ pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
         .build()
         .context("no threads could be started")?;
     threads.block_on(async {
-        let boot = boot(&settings, ring);
+        let boot = boot(&settings, ring, on_loss);
         let runtime = Runtime::boot(boot).await?;
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
@@ -57,7 +58,7 @@ pub(crate) fn run(places: &Places, settings: Settings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn boot(settings: &Settings, ring: Arc<KeyRing>) -> Boot {
+fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
     let lifetimes = Lifetimes { access: settings.token_minutes * 60_000, ..Lifetimes::default() };
     Boot {
         data: settings.data.clone(),
@@ -65,10 +66,15 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>) -> Boot {
         ring,
         mode: settings.mode,
         worktree_rbac: settings.worktree_rbac,
+        totp_actions: settings.totp_actions.clone(),
         lifetimes,
         clock: Arc::new(SystemClock),
         redactor: logs::redactor().clone(),
-        ledger: ledger::Options::default(),
+        ledger: ledger::Options {
+            keep_for: settings.retention_days * 24 * 60 * 60 * 1000,
+            ..ledger::Options::default()
+        },
+        on_loss,
     }
 }
 
@@ -81,23 +87,46 @@ async fn serve_all(
 ) -> anyhow::Result<()> {
     // Port 0 asks for any free port; from here on the real one counts.
     settings.listen = listener.local_addr()?;
-    let recorder = PrometheusBuilder::new().build_recorder();
+    let recorder = measure::recorder()?;
     let metrics = recorder.handle();
     if metrics::set_global_recorder(recorder).is_err() {
         tracing::warn!("metrics were already set up");
     }
+    measure::announce();
+    let open = match settings.metrics_listen {
+        Some(address) => Some(open_metrics(address).await?),
+        None => None,
+    };
     let (stop, stopping) = watch::channel(false);
     announce(&runtime, &settings).await?;
     let kept = tokio::spawn(keep_metrics(metrics.clone(), stopping.clone()));
     let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), key_file);
     let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
-    let serving = tokio::spawn(serve::serve(listener, tls, router(app), stopping));
-    wait_for_the_end().await?;
+    let watched = tokio::spawn(Arc::clone(&runtime).watch_record(stopping.clone()));
+    let scraped = match open {
+        Some(listener) => {
+            let router = scrape::router(app.clone(), listener.local_addr()?);
+            Some(tokio::spawn(serve::serve(listener, None, router, Vec::new(), stopping.clone())))
+        }
+        None => None,
+    };
+    let mut holding = tokio::spawn(Arc::clone(&runtime).watch_hold(stopping.clone()));
+    let proxies = app.settings.trusted_proxies.clone();
+    let serving = tokio::spawn(serve::serve(listener, tls, router(app), proxies, stopping));
+    let outcome = tokio::select! {
+        told = wait_for_the_end() => told.map_err(anyhow::Error::from),
+        // It ends by itself only when the database is somebody else's.
+        lost = &mut holding => lost.map_err(anyhow::Error::from).and_then(|lost| Ok(lost?)),
+    };
     tracing::info!("stopping");
     stop.send_replace(true);
     let in_order = async {
         drop(serving.await);
+        if let Some(scraped) = scraped {
+            drop(scraped.await);
+        }
         drop(house.await);
+        drop(watched.await);
         drop(kept.await);
         runtime.shut_down().await;
     };
@@ -106,7 +135,17 @@ async fn serve_all(
         () = in_order => {}
         _ = wait_for_the_end() => tracing::warn!("stopped at once"),
     }
-    Ok(())
+    outcome
+}
+
+/// Where a scraper of this machine may look without a credential; it is said where that is.
+async fn open_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await;
+    let listener =
+        listener.with_context(|| format!("`metrics.listen`: `{address}` cannot be listened on"))?;
+    let text = format!("Metrics are open on http://{}/metrics\n", listener.local_addr()?);
+    tell(&mut std::io::stdout().lock(), &text);
+    Ok(listener)
 }
 
 /// Samples are folded together also when nobody reads them; otherwise they would pile up.

@@ -89,6 +89,18 @@ impl Engine {
         input: &mut (impl Read + Send),
         history: &[Migration],
     ) -> Result<u64, RestoreError> {
+        let written = self.refill(input, history).await?;
+        let rows = written.rows();
+        written.commit().await?;
+        Ok(rows)
+    }
+
+    /// Like [`Self::restore`], up to the commit: nothing is there before [`Refilled::commit`].
+    pub async fn refill(
+        &self,
+        input: &mut (impl Read + Send),
+        history: &[Migration],
+    ) -> Result<Refilled, RestoreError> {
         let mut tx = self.lock().await?;
         if !tables(&mut tx).await?.is_empty() {
             return Err(RestoreError::NotEmpty);
@@ -119,9 +131,29 @@ impl Engine {
             return Err(RestoreError::Damaged("its end is not where it should be"));
         }
         keys.tighten(&mut tx).await?;
-        tx.commit().await?;
-        self.forget_statements();
-        Ok(rows)
+        Ok(Refilled { engine: self.clone(), tx, rows })
+    }
+}
+
+/// A stream that was read into a store and is not committed yet.
+#[must_use = "without a commit nothing was restored"]
+pub struct Refilled {
+    engine: Engine,
+    tx: Tx,
+    rows: u64,
+}
+
+impl Refilled {
+    /// How many rows there were.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Makes them durable.
+    pub async fn commit(self) -> Result<(), RestoreError> {
+        self.tx.commit().await?;
+        self.engine.forget_statements();
+        Ok(())
     }
 }
 

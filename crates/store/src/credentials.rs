@@ -1,13 +1,15 @@
 //! What `access` keeps: logins, refresh tokens, attempts, the set-up secret. Implements [`access::Backing`].
 
 use access::{
-    Account, AddedPolicy, Admission, Attempt, Backing, KeyFacts, NewOwner, NewRefresh, PassFacts,
-    PasswordHash, RefreshRow, Scope, Unavailable, UserFacts, Warrant, Window, WorktreeFacts,
+    Account, AddedPolicy, Admission, Attempt, Backing, KeyFacts, NewDevice, NewOwner, NewRefresh, Paired,
+    PairingRow, PassFacts, PasswordHash, RefreshRow, Scope, Unavailable, UserFacts, Warrant, Window,
+    WorktreeFacts,
 };
 use model::{Email, KeyId, Millis, PassId, RepoId, Role, UserId, WorktreeId};
 
 use crate::Store;
 use crate::engine::{EngineError, Row, RowError, Tx};
+use crate::keys::insert_key;
 use crate::store::{odd, parsed, unavailable};
 use crate::users::{NewUser, insert_user};
 
@@ -199,6 +201,30 @@ impl Backing for Store {
         Ok(self.engine.row(sql, &[family.into()]).await.map_err(unavailable)?.is_some())
     }
 
+    async fn pairing(&self, digest: &str) -> Answer<Option<PairingRow>> {
+        let sql = "SELECT digest, user_id, version, key_life, expires FROM pairings WHERE digest = $1";
+        let row = self.engine.row(sql, &[digest.into()]).await.map_err(unavailable)?;
+        row.as_ref().map(pairing_row).transpose().map_err(unavailable)
+    }
+
+    async fn take_pairing(&self, _: &Warrant, digest: &str, device: NewDevice) -> Answer<Option<Paired>> {
+        let mut tx = self.engine.write().await.map_err(unavailable)?;
+        let sql = "SELECT p.user_id, p.label, p.scope FROM pairings p JOIN users u ON u.id = p.user_id \
+                   WHERE p.digest = $1 AND p.expires > $2 AND u.version = p.version AND u.enabled = 1 \
+                   AND u.deleted_at IS NULL";
+        let args = [digest.into(), device.now.into()];
+        let Some(row) = tx.row(sql, &args).await.map_err(unavailable)? else { return Ok(None) };
+        // Of several at once, the one that removes the row has it.
+        let sql = "DELETE FROM pairings WHERE digest = $1";
+        if tx.exec(sql, &[digest.into()]).await.map_err(unavailable)? != 1 {
+            return Ok(None);
+        }
+        let paired = paired(&row, &device).map_err(unavailable)?;
+        insert_key(&mut tx, &paired, &device.digest).await.map_err(unavailable)?;
+        tx.commit().await.map_err(unavailable)?;
+        Ok(Some(paired))
+    }
+
     async fn use_totp_step(&self, _: &Warrant, user: UserId, step: i64) -> Answer<bool> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
         let sql = "UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2";
@@ -320,5 +346,26 @@ fn refresh_row(row: &Row) -> Result<RefreshRow, EngineError> {
         used: row.opt_int(3)?,
         version: row.int(4)?,
         family_live: row.opt_int(5)?.is_none(),
+    })
+}
+
+fn pairing_row(row: &Row) -> Result<PairingRow, EngineError> {
+    Ok(PairingRow {
+        digest: row.text(0)?.to_owned(),
+        user: parsed(row, 1)?,
+        version: row.int(2)?,
+        key_life: row.int(3)?,
+        expires: row.int(4)?,
+    })
+}
+
+fn paired(row: &Row, device: &NewDevice) -> Result<Paired, EngineError> {
+    Ok(Paired {
+        key: device.key,
+        user: parsed(row, 0)?,
+        label: parsed(row, 1)?,
+        scope: Scope::from_word(row.text(2)?).ok_or(odd(2))?,
+        created_at: device.now,
+        expires: device.expires,
     })
 }

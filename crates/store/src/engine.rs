@@ -43,6 +43,17 @@ pub enum Kind {
     Postgres,
 }
 
+/// What became of the hold on a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It stands.
+    Kept,
+    /// It was lost, and is taken again; others may have been at the store meanwhile.
+    Retaken,
+    /// It was lost, and somebody else has it.
+    Taken,
+}
+
 /// An open store. Clones share it.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
@@ -77,6 +88,15 @@ impl Engine {
         match &*self.0 {
             Inner::Sqlite(_) => Ok(true),
             Inner::Postgres(store) => store.hold().await,
+        }
+    }
+
+    /// Looks whether the store is still held, and takes it again if the hold was lost. While it is lost nothing
+    /// is written.
+    pub async fn keep_hold(&self) -> Result<Hold, EngineError> {
+        match &*self.0 {
+            Inner::Sqlite(_) => Ok(Hold::Kept),
+            Inner::Postgres(store) => store.keep_hold().await,
         }
     }
 
@@ -129,10 +149,10 @@ impl Engine {
         }
     }
 
-    /// Frees the room that was kept back for acts which narrow.
+    /// Makes sure that an act which narrows can be written, if need be with room that was kept back for it.
     pub fn make_room(&self) {
         match &*self.0 {
-            Inner::Sqlite(store) => store.ballast().give_up(),
+            Inner::Sqlite(store) => store.ballast().give(),
             Inner::Postgres(_) => {}
         }
     }
@@ -227,7 +247,7 @@ impl Tx {
         Ok(row.int(0)?)
     }
 
-    /// Makes the change durable. After `Gone` it may or may not have happened; after any other error it did not.
+    /// Makes the change durable. After `Unknown` it may or may not have happened; after any other error it did not.
     pub async fn commit(self) -> Result<(), EngineError> {
         match (self.failed, self.running) {
             (true, _) => Err(EngineError::Failed),

@@ -1,9 +1,11 @@
 //! API keys and Passes: what is kept of them, and how they end.
 
-use access::{CreateKey, ListKeys, ListPasses, MintPass, Permit, RevokeKey, RevokePass, Scope};
+use access::{
+    CreateKey, ListKeys, ListPasses, MintPass, OfferPairing, Paired, Permit, RevokeKey, RevokePass, Scope,
+};
 use model::{DisplayName, Grant, KeyId, Millis, PassId, UserId};
 
-use crate::engine::{EngineError, Row};
+use crate::engine::{EngineError, Row, Tx};
 use crate::store::{odd, parsed};
 use crate::{Store, StoreError};
 
@@ -68,47 +70,38 @@ impl Store {
     /// Keeps a new key.
     pub async fn create_key(&self, permit: Permit<CreateKey>) -> Result<ApiKey, StoreError> {
         let act = permit.into_act();
-        let created_at = self.clock.now();
+        let (key, user, label, scope) = (act.key, act.user, act.label, act.scope);
+        let made = Paired { key, user, label, scope, created_at: self.clock.now(), expires: act.expires };
         let mut tx = self.engine.write().await?;
-        let seq = tx.next("api_keys").await?;
+        insert_key(&mut tx, &made, &act.digest).await?;
+        tx.commit().await?;
+        Ok(made.into())
+    }
+
+    /// Keeps a pairing code; those that are over are forgotten.
+    pub async fn offer_pairing(&self, permit: Permit<OfferPairing>) -> Result<(), StoreError> {
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        tx.exec("DELETE FROM pairings WHERE expires <= $1", &[self.clock.now().into()]).await?;
         let args = [
-            act.key.to_string().into(),
-            seq.into(),
+            act.digest.as_str().into(),
             act.user.to_string().into(),
             act.label.as_str().into(),
             act.scope.word().into(),
-            act.digest.as_str().into(),
-            created_at.into(),
+            act.version.into(),
+            act.key_life.into(),
             act.expires.into(),
         ];
-        let sql = "INSERT INTO api_keys (id, seq, user_id, label, scope, digest, created_at, expires) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let sql = "INSERT INTO pairings (digest, user_id, label, scope, version, key_life, expires) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
         tx.exec(sql, &args).await?;
-        tx.commit().await?;
-        Ok(ApiKey {
-            id: act.key,
-            user: act.user,
-            label: act.label,
-            scope: act.scope,
-            created_at,
-            expires: act.expires,
-            revoked_at: None,
-            used_at: None,
-        })
+        Ok(tx.commit().await?)
     }
 
     /// Revokes a key and every Pass made with it; revoking it again changes nothing.
     pub async fn revoke_key(&self, permit: Permit<RevokeKey>) -> Result<(), StoreError> {
-        let key = permit.into_act().key.to_string();
         let mut tx = self.engine.write().await?;
-        for sql in [
-            "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
-            "UPDATE passes SET revoked_at = $2 WHERE revoked_at IS NULL AND id IN ( \
-             WITH RECURSIVE line(id) AS (SELECT id FROM passes WHERE made_with = $1 \
-             UNION SELECT p.id FROM passes p JOIN line ON p.parent = line.id) SELECT id FROM line)",
-        ] {
-            tx.exec(sql, &[key.as_str().into(), self.clock.now().into()]).await?;
-        }
+        end_key(&mut tx, permit.into_act().key, self.clock.now()).await?;
         Ok(tx.commit().await?)
     }
 
@@ -186,6 +179,53 @@ impl Store {
         tx.commit().await?;
         Ok(revoked)
     }
+}
+
+impl From<Paired> for ApiKey {
+    fn from(made: Paired) -> Self {
+        Self {
+            id: made.key,
+            user: made.user,
+            label: made.label,
+            scope: made.scope,
+            created_at: made.created_at,
+            expires: made.expires,
+            revoked_at: None,
+            used_at: None,
+        }
+    }
+}
+
+/// Keeps a key, whichever way it was made.
+pub(crate) async fn insert_key(tx: &mut Tx, key: &Paired, digest: &str) -> Result<(), EngineError> {
+    let seq = tx.next("api_keys").await?;
+    let args = [
+        key.key.to_string().into(),
+        seq.into(),
+        key.user.to_string().into(),
+        key.label.as_str().into(),
+        key.scope.word().into(),
+        digest.into(),
+        key.created_at.into(),
+        key.expires.into(),
+    ];
+    let sql = "INSERT INTO api_keys (id, seq, user_id, label, scope, digest, created_at, expires) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+    tx.exec(sql, &args).await?;
+    Ok(())
+}
+
+/// Ends a key and every Pass made with it.
+pub(crate) async fn end_key(tx: &mut Tx, key: KeyId, now: Millis) -> Result<(), EngineError> {
+    for sql in [
+        "UPDATE api_keys SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL",
+        "UPDATE passes SET revoked_at = $2 WHERE revoked_at IS NULL AND id IN ( \
+         WITH RECURSIVE line(id) AS (SELECT id FROM passes WHERE made_with = $1 \
+         UNION SELECT p.id FROM passes p JOIN line ON p.parent = line.id) SELECT id FROM line)",
+    ] {
+        tx.exec(sql, &[key.to_string().into(), now.into()]).await?;
+    }
+    Ok(())
 }
 
 fn api_key(row: &Row) -> Result<ApiKey, EngineError> {

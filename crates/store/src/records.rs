@@ -131,6 +131,22 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
+    /// Removes lines before `seq` from the search index, a few at a time: others write between.
+    pub async fn forget_entries_before(&self, seq: i64) -> Result<u64, StoreError> {
+        let mut forgotten = 0u64;
+        loop {
+            let mut tx = self.engine.write().await?;
+            let sql = "DELETE FROM ledger_index WHERE seq < $1 \
+                       AND seq < (SELECT MIN(seq) FROM ledger_index) + 2000";
+            let count = tx.exec(sql, &[seq.into()]).await?;
+            tx.commit().await?;
+            if count == 0 {
+                return Ok(forgotten);
+            }
+            forgotten = forgotten.saturating_add(count);
+        }
+    }
+
     /// The last ledger line in the index.
     pub async fn indexed_up_to(&self) -> Result<i64, StoreError> {
         let row = self.engine.row("SELECT COALESCE(MAX(seq), 0) FROM ledger_index", &[]).await?;

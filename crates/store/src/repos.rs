@@ -33,11 +33,10 @@ impl Store {
     /// Repositories after a cursor.
     pub async fn list_repos(
         &self,
-        permit: Permit<ListRepos>,
+        _permit: &Permit<ListRepos>,
         after: Option<RepoId>,
         limit: i64,
     ) -> Result<Vec<Repo>, StoreError> {
-        drop(permit);
         let sql = "SELECT id, name, origin, created_by, created_at FROM repos \
                    WHERE seq > COALESCE((SELECT seq FROM repos WHERE id = $1), 0) ORDER BY seq LIMIT $2";
         let rows = self.engine.rows(sql, &[after.map(|id| id.to_string()).into(), limit.into()]).await?;

@@ -10,8 +10,15 @@ use tokio::sync::watch;
 use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
 
 /// The history of the schema, for both engines.
-pub const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "foundation", sql: include_str!("../migrations/0001_foundation.sql") }];
+pub const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "foundation", sql: include_str!("../migrations/0001_foundation.sql") },
+    Migration {
+        number: 2,
+        name: "pairing and names",
+        sql: include_str!("../migrations/0002_pairing_and_names.sql"),
+    },
+    Migration { number: 3, name: "installation", sql: include_str!("../migrations/0003_installation.sql") },
+];
 
 /// Why an effect did not happen, in terms of what the caller can do.
 #[derive(Debug, thiserror::Error)]

@@ -2,11 +2,12 @@
 
 use access::{
     ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns, EndSignIn, ListUsers,
-    Permit, ReadUser, ResetPassword, UpdateUser,
+    Permit, ReadUser, ResetPassword, UpdateUser, Via,
 };
 use model::{DisplayName, Email, EventKind, Millis, Role, UserId};
 
 use crate::engine::{EngineError, Row, Tx, Value};
+use crate::keys::end_key;
 use crate::store::{parsed, taken};
 use crate::{Store, StoreError};
 
@@ -44,12 +45,11 @@ impl Store {
     /// Users after a cursor, in the order they came.
     pub async fn list_users(
         &self,
-        permit: Permit<ListUsers>,
+        _permit: &Permit<ListUsers>,
         after: Option<UserId>,
         prefix: &str,
         limit: i64,
     ) -> Result<Vec<User>, StoreError> {
-        drop(permit);
         let sql = user_columns!(
             "WHERE deleted_at IS NULL AND seq > COALESCE((SELECT seq FROM users WHERE id = $1), 0) \
              AND substr(id, 1, length($2)) = $2 ORDER BY seq LIMIT $3"
@@ -72,8 +72,9 @@ impl Store {
         };
         insert_user(&mut tx, new, self.clock.now()).await?;
         let event = self.event(&mut tx, EventKind::UserCreated, None, Some(act.user)).await?;
+        let row = user_in(&mut tx, act.user).await?;
         self.commit(tx, event).await?;
-        self.user_row(act.user).await?.ok_or(StoreError::Missing("user"))
+        Ok(row)
     }
 
     /// Changes name or role, or enables.
@@ -99,8 +100,9 @@ impl Store {
             tx.exec(sql, &[id.as_str().into()]).await?;
         }
         let event = self.event(&mut tx, EventKind::UserChanged, None, Some(act.user)).await?;
+        let row = user_in(&mut tx, act.user).await?;
         self.commit(tx, event).await?;
-        self.user_row(act.user).await?.ok_or(StoreError::Missing("user"))
+        Ok(row)
     }
 
     /// Disables a user; what they have open ends.
@@ -125,8 +127,6 @@ impl Store {
                    totp = NULL, deleted_at = $2 WHERE id = $1";
         tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
         self.sign_out(&mut tx, user).await?;
-        let sql = "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL";
-        tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
         let event = self.event(&mut tx, EventKind::UserDeleted, None, Some(user)).await?;
         Ok(self.commit(tx, event).await?)
     }
@@ -162,8 +162,17 @@ impl Store {
     pub async fn end_sign_in(&self, permit: Permit<EndSignIn>) -> Result<(), StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE families SET ended_at = $3 WHERE id = $1 AND user_id = $2 AND ended_at IS NULL";
-        tx.exec(sql, &[act.family.into(), act.user.to_string().into(), self.clock.now().into()]).await?;
+        match act.via {
+            Via::Login(family) => {
+                let sql =
+                    "UPDATE families SET ended_at = $3 WHERE id = $1 AND user_id = $2 AND ended_at IS NULL";
+                let args = [(*family).into(), act.user.to_string().into(), self.clock.now().into()];
+                tx.exec(sql, &args).await?;
+            }
+            Via::Key(key) => end_key(&mut tx, key, self.clock.now()).await?,
+            // The policies let no Pass do this.
+            Via::Pass(_) => return Err(StoreError::Missing("pass")),
+        }
         Ok(tx.commit().await?)
     }
 
@@ -187,14 +196,17 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Ends all that a user has open: logins, and the Passes that carry a part of their authority.
+    /// Ends all that a user has open: logins, keys, pairing codes, and the Passes that carry a part of their
+    /// authority.
     async fn sign_out(&self, tx: &mut Tx, user: UserId) -> Result<(), EngineError> {
         for sql in [
             "UPDATE families SET ended_at = $2 WHERE user_id = $1 AND ended_at IS NULL",
+            "UPDATE api_keys SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL",
             "UPDATE passes SET revoked_at = $2 WHERE user_id = $1 AND revoked_at IS NULL",
         ] {
             tx.exec(sql, &[user.to_string().into(), self.clock.now().into()]).await?;
         }
+        tx.exec("DELETE FROM pairings WHERE user_id = $1", &[user.to_string().into()]).await?;
         Ok(())
     }
 
@@ -202,6 +214,13 @@ impl Store {
         let sql = user_columns!("WHERE id = $1 AND deleted_at IS NULL");
         self.engine.row(sql, &[id.to_string().into()]).await?.as_ref().map(user).transpose()
     }
+}
+
+/// The row as the change leaves it: read before the commit, so that nothing can fail after it.
+async fn user_in(tx: &mut Tx, id: UserId) -> Result<User, StoreError> {
+    let sql = user_columns!("WHERE id = $1 AND deleted_at IS NULL");
+    let row = tx.row(sql, &[id.to_string().into()]).await?.as_ref().map(user).transpose()?;
+    row.ok_or(StoreError::Missing("user"))
 }
 
 pub(crate) struct NewUser<'a> {

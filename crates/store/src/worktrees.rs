@@ -8,7 +8,7 @@ use model::{EventKind, Millis, RepoId, Role, Tier, UserId, WorktreeId, WorktreeN
 
 use crate::credentials::owners;
 use crate::engine::{EngineError, Row, Tx, Value};
-use crate::store::{parsed, taken};
+use crate::store::parsed;
 use crate::{Store, StoreError};
 
 /// A worktree.
@@ -108,12 +108,24 @@ impl Store {
         Ok(rows.iter().map(worktree).collect::<Result<_, _>>()?)
     }
 
-    /// Creates a worktree; the caller owns it.
-    pub async fn create_worktree(&self, permit: Permit<CreateWorktree>) -> Result<Worktree, StoreError> {
+    /// Creates a worktree; the caller owns it. A name is taken only by what the caller may know of (`knows`):
+    /// one that is hidden from them is not told by refusing its name.
+    pub async fn create_worktree(
+        &self,
+        permit: Permit<CreateWorktree>,
+        knows: impl Fn(&WorktreeFacts) -> bool + Send,
+    ) -> Result<Worktree, StoreError> {
         let creator = permit.user();
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
+        // One at a time from here on: of many who want one name, one gets it.
         let seq = tx.next("worktrees").await?;
+        let sql = worktree_columns!("WHERE w.repo = $1 AND w.name = $2 AND w.deleted_at IS NULL");
+        for row in tx.rows(sql, &[act.repo.to_string().into(), act.name.as_str().into()]).await? {
+            if knows(&worktree(&row)?.facts()) {
+                return Err(StoreError::Taken("name"));
+            }
+        }
         let args: [Value; 8] = [
             act.worktree.to_string().into(),
             seq.into(),
@@ -128,7 +140,7 @@ impl Store {
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         tx.exec(sql, &args).await.map_err(|error| match error {
             EngineError::Reference => StoreError::Missing("repository"),
-            other => taken("name")(other),
+            other => other.into(),
         })?;
         let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2)";
         tx.exec(sql, &[act.worktree.to_string().into(), creator.to_string().into()]).await?;

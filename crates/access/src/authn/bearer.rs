@@ -168,11 +168,15 @@ impl<B: Backing> Authenticator<B> {
         let token = PassToken::parse(text).map_err(|_| AuthError::Invalid)?;
         let pass = self.mint.verify(&token, now).map_err(|_| AuthError::Invalid)?;
         let chain: Arc<[_]> = pass.ids().into();
+        let mut before = None;
         for id in chain.iter() {
-            let found = self.backing.pass(*id).await?;
-            if found.is_none_or(|found| found.revoked || found.user != pass.user()) {
+            let found = self.backing.pass(*id).await?.ok_or(AuthError::Invalid)?;
+            // A holder may write any id behind the first: only a child of the one before is what it says.
+            let in_line = before.is_none() || found.parent == before;
+            if found.revoked || found.user != pass.user() || !in_line {
                 return Err(AuthError::Invalid);
             }
+            before = Some(*id);
         }
         let user =
             self.gate.user(pass.user()).await?.filter(|user| user.enabled).ok_or(AuthError::Invalid)?;
@@ -218,5 +222,6 @@ fn principal(user: &UserFacts, scope: Scope, grant: Grant, via: Via, expires: Mi
         via,
         version: user.version,
         expires,
+        code_shown: false,
     }
 }

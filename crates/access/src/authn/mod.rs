@@ -7,6 +7,7 @@
 
 mod bearer;
 mod digest;
+mod pairing;
 mod password;
 mod signin;
 mod strangers;
@@ -16,6 +17,7 @@ mod totp;
 
 pub use bearer::Authenticator;
 pub use digest::{Digests, NewSecret};
+pub use pairing::NewPairing;
 pub use password::{BadPassword, MIN_PASSWORD, Passwords};
 pub use signin::{AuthError, Tokens};
 pub use token::TokenKeys;
@@ -36,6 +38,8 @@ pub struct Lifetimes {
     pub bootstrap: Millis,
     /// A ticket for a socket; 30 seconds.
     pub ticket: Millis,
+    /// A code that pairs a device; 10 minutes.
+    pub pairing: Millis,
 }
 
 impl Default for Lifetimes {
@@ -47,6 +51,7 @@ impl Default for Lifetimes {
             refresh_grace: 10_000,
             bootstrap: 60 * MINUTE,
             ticket: 30_000,
+            pairing: 10 * MINUTE,
         }
     }
 }

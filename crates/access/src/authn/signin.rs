@@ -124,7 +124,9 @@ impl<B: Backing> Authenticator<B> {
             stored.as_deref().is_some_and(is_wrapped).then(|| Secret::new(password.expose().clone()));
         // An imported password costs bcrypt too; while there is one, every failure costs as much.
         let pad = self.backing.imported_cost().await?;
-        let fits = self.passwords.verify(password, stored, pad).await;
+        let open = account.as_ref().is_some_and(|account| account.facts.enabled);
+        // Who is disabled fails, whatever the password: at the cost of a failure.
+        let fits = self.passwords.verify(password, stored.filter(|_| open), pad).await;
         let account = account.filter(|account| fits && account.facts.enabled);
         let Some(account) = account else {
             self.strangers.refused(peer, "login", self.clock.now()).await;
@@ -171,7 +173,11 @@ impl<B: Backing> Authenticator<B> {
         let next = self.digests.mint("refresh", "prt_").map_err(|_| AuthError::Busy)?;
         let fresh = self.new_refresh(&next.digest, &row.family, row.user, row.version);
         let expires = fresh.expires;
-        if !self.backing.rotate(&Warrant::new(), &digest, fresh).await? {
+        // No record, no renewal.
+        let opened = self.open_entry(&row.user, "signin.refresh").await?;
+        let rotated = self.backing.rotate(&Warrant::new(), &digest, fresh).await;
+        self.close_entry(&row.user, "signin.refresh", opened, matches!(rotated, Ok(true))).await;
+        if !rotated? {
             return Err(AuthError::Invalid);
         }
         self.tokens_for(row.user, row.version, &row.family, next.text, expires)
@@ -188,15 +194,44 @@ impl<B: Backing> Authenticator<B> {
         peer: &str,
     ) -> Result<(), AuthError> {
         let checked = self.recheck(who, password, totp, peer).await;
-        let cause = match &checked {
-            Ok(()) => return Ok(()),
-            Err(AuthError::Throttled { .. }) => "too many attempts",
-            Err(AuthError::TotpNeeded) => "one-time password needed",
-            Err(AuthError::Invalid | AuthError::BadPassword) => "wrong password or one-time password",
-            Err(AuthError::Busy) => "cannot be checked now",
-        };
-        self.gate.refused(who, action, Resource::User(who.user()), cause).await;
+        if let Err(error) = &checked {
+            self.gate.refused(who, action, Resource::User(who.user()), not_proved(error)).await;
+        }
         checked
+    }
+
+    /// The caller with a one-time password that came with the request, for acts that ask for one. A code is
+    /// used up, and a wrong one counts like a wrong password. Good for one request: nothing remembers it.
+    pub async fn show_code(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        code: &str,
+        peer: &str,
+    ) -> Result<Principal, AuthError> {
+        match self.code_fits(who, code, peer).await {
+            Ok(()) => Ok(Principal { code_shown: true, ..who.clone() }),
+            Err(error) => {
+                self.gate.refused(who, action, Resource::User(who.user()), not_proved(&error)).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn code_fits(&self, who: &Principal, code: &str, peer: &str) -> Result<(), AuthError> {
+        if let Via::Pass(_) = who.via() {
+            // Who holds a Pass is not the person.
+            return Err(AuthError::Invalid);
+        }
+        let account = self.backing.account_of(who.user()).await?.ok_or(AuthError::Invalid)?;
+        if account.totp.is_none() {
+            return Err(AuthError::TotpNeeded);
+        }
+        let attempt = self.count(&[self.subject(account.email.as_str()), format!("peer:{peer}")]).await?;
+        if !self.totp_fits(&account, Some(code)).await? {
+            return Err(AuthError::Invalid);
+        }
+        Ok(self.backing.clear_attempt(&Warrant::new(), &attempt).await?)
     }
 
     async fn recheck(
@@ -245,7 +280,17 @@ impl<B: Backing> Authenticator<B> {
 
     /// Counts a stranger's attempt before anything is judged.
     async fn admit(&self, subjects: &[String], peer: &str) -> Result<String, AuthError> {
-        let counted = self.count(subjects).await;
+        self.admit_within(subjects, FAILURES, peer).await
+    }
+
+    /// The same with another limit on failures.
+    pub(super) async fn admit_within(
+        &self,
+        subjects: &[String],
+        failures: Window,
+        peer: &str,
+    ) -> Result<String, AuthError> {
+        let counted = self.count_within(subjects, failures).await;
         if let Err(AuthError::Throttled { .. }) = counted {
             self.strangers.refused(peer, "too many attempts", self.clock.now()).await;
         }
@@ -253,15 +298,14 @@ impl<B: Backing> Authenticator<B> {
     }
 
     async fn count(&self, subjects: &[String]) -> Result<String, AuthError> {
+        self.count_within(subjects, FAILURES).await
+    }
+
+    async fn count_within(&self, subjects: &[String], failures: Window) -> Result<String, AuthError> {
         let id = random_text().map_err(|_| AuthError::Busy)?;
         let at = self.clock.now();
-        let attempt = Attempt {
-            id: id.clone(),
-            subjects: subjects.to_vec(),
-            at,
-            failures: FAILURES,
-            attempts: ATTEMPTS,
-        };
+        let attempt =
+            Attempt { id: id.clone(), subjects: subjects.to_vec(), at, failures, attempts: ATTEMPTS };
         match self.backing.admit_attempt(&Warrant::new(), &attempt).await? {
             Admission::Admitted => Ok(id),
             Admission::NotBefore(time) => {
@@ -304,12 +348,12 @@ impl<B: Backing> Authenticator<B> {
         Ok(Tokens { user, access: Secret::new(access), access_expires, refresh, refresh_expires })
     }
 
-    async fn open_entry(&self, user: &UserId, action: &'static str) -> Result<u64, AuthError> {
+    pub(super) async fn open_entry(&self, user: &UserId, action: &'static str) -> Result<u64, AuthError> {
         let draft = Draft::new(user.to_string(), action, Decision::Allowed).on(user.to_string()).opens();
         append(self.gate.ledger(), draft).await.map_err(|_| AuthError::Busy)
     }
 
-    async fn close_entry(&self, user: &UserId, action: &'static str, opened: u64, done: bool) {
+    pub(super) async fn close_entry(&self, user: &UserId, action: &'static str, opened: u64, done: bool) {
         let decision = if done { Decision::Done } else { Decision::Failed };
         let draft = Draft::new(user.to_string(), action, decision).on(user.to_string()).closes(opened);
         if let Err(error) = append_narrowing(self.gate.ledger(), draft).await {
@@ -326,5 +370,15 @@ impl<B: Backing> Authenticator<B> {
     ) -> Result<(), AuthError> {
         let draft = Draft::new(who, action, decision).because(cause);
         append_narrowing(self.gate.ledger(), draft).await.map(drop).map_err(|_| AuthError::Busy)
+    }
+}
+
+/// Why a caller did not prove anew who they are, as the ledger says it.
+fn not_proved(error: &AuthError) -> &'static str {
+    match error {
+        AuthError::Throttled { .. } => "too many attempts",
+        AuthError::TotpNeeded => "one-time password needed",
+        AuthError::Invalid | AuthError::BadPassword => "wrong password or one-time password",
+        AuthError::Busy => "cannot be checked now",
     }
 }

@@ -35,6 +35,9 @@ impl Strangers {
 
     /// Counts a refusal; the first of an address in a minute is written down at once.
     pub(crate) async fn refused(&self, address: &str, what: &str, now: Millis) {
+        // `what` is always a word of ours, never the caller's.
+        let labels = [("action", self.action.to_owned()), ("what", what.replace(' ', "_"))];
+        metrics::counter!("palisade_strangers_refused_total", &labels).increment(1);
         if let Some(earlier) = self.count(address, now / MINUTE) {
             self.write(address, what, earlier).await;
         }

@@ -1,4 +1,4 @@
-//! Checks a ledger offline: `palisade-verify DIR --trust FILE`.
+//! Checks a ledger offline: `palisade-verify DIR --trust FILE`; or a bundle: `palisade-verify --bundle DIR --trust FILE`.
 //!
 //! Thin: parses arguments, reads the files from outside the ledger, calls the verifier, prints. Exit codes:
 //! 0 intact, 1 tampered, 2 cannot be checked, 64 usage.
@@ -9,18 +9,22 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ledger::ChainKey;
-use ledger::verify::{Anchors, Report, Trust, Verdict, verify};
+use ledger::verify::{Anchors, Complete, Report, Trust, Verdict, lies_inside, verify, verify_bundle};
 use zeroize::Zeroizing;
 
-/// Checks that a ledger is what was written.
+/// Checks that a ledger, or a bundle of some of its entries, is what was written.
 ///
 /// Exit codes: 0 intact, 1 tampered, 2 cannot be checked, 64 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "palisade-verify", version)]
 struct Args {
     /// The ledger's directory, or a copy of it.
-    dir: PathBuf,
-    /// The trust root: which public keys count. It must not come from the ledger itself.
+    #[arg(required_unless_present = "bundle")]
+    dir: Option<PathBuf>,
+    /// A bundle instead: a directory that `palisade ledger export --bundle` made.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dir", "chain_key_file"])]
+    bundle: Option<PathBuf>,
+    /// The trust root: which public keys count. It must not come from the ledger or the bundle itself.
     #[arg(long)]
     trust: Option<PathBuf>,
     /// The chain key (32 raw bytes or 64 hex digits); with it, changes are found to the entry.
@@ -66,12 +70,24 @@ fn check(args: &Args) -> Result<Report, String> {
             Trust::from_json(&read(path)?).map_err(|error| format!("`{}`: {error}", path.display()))?
         }
     };
-    let key = args.chain_key_file.as_deref().map(chain_key).transpose()?;
     let anchors = args.anchor.as_deref().map(anchors).transpose()?;
-    if !args.dir.is_dir() {
-        return Err(format!("`{}` is not a directory", args.dir.display()));
+    let Some(dir) = args.bundle.as_ref().or(args.dir.as_ref()) else { return Err("no directory".into()) };
+    if !dir.is_dir() {
+        return Err(format!("`{}` is not a directory", dir.display()));
     }
-    Ok(verify(&args.dir, &trust, key.as_ref(), anchors.as_ref()))
+    if args.bundle.is_some() {
+        for outside in [&args.trust, &args.anchor].into_iter().flatten() {
+            if lies_inside(outside, dir) {
+                return Err(format!(
+                    "`{}` lies inside the bundle; take it from elsewhere",
+                    outside.display()
+                ));
+            }
+        }
+        return Ok(verify_bundle(dir, &trust, anchors.as_ref()));
+    }
+    let key = args.chain_key_file.as_deref().map(chain_key).transpose()?;
+    Ok(verify(dir, &trust, key.as_ref(), anchors.as_ref()))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
@@ -116,16 +132,29 @@ fn print(report: &Report, json: bool) {
         "entries: {}, covered to {}, checkpoints: {}",
         report.entries, report.covered, report.checkpoints
     );
+    if let Some(bundle) = &report.bundle {
+        let about =
+            bundle.about.as_ref().map_or(String::new(), |id| format!(" about `{}`", id.escape_debug()));
+        let complete = match bundle.complete {
+            Complete::Proved => "none is left out",
+            Complete::Asserted => "that none is left out is the signer's word",
+        };
+        println!("scope: entries {} to {}{about}; {complete}", bundle.from, bundle.to);
+        println!(
+            "inputs: {} named by entries, {} the signer's word",
+            bundle.inputs_recorded, bundle.inputs_asserted
+        );
+    }
     for gap in &report.gaps {
         println!("gap: entries {} to {} ({})", gap.first, gap.last, gap.reason);
     }
     for finding in &report.findings {
-        let kind = as_json(&|| serde_json::to_string(&finding.kind));
+        let kind = finding.kind.word();
         let place =
             |name: &str, number: Option<u64>| number.map_or(String::new(), |n| format!(" {name}={n}"));
         let places = place("index", finding.index)
             + &place("segment", finding.segment.map(u64::from))
             + &place("line", finding.line);
-        println!("{}{places}: {}", kind.trim_matches('"'), finding.message);
+        println!("{}{places}: {}", kind, finding.message);
     }
 }

@@ -101,6 +101,16 @@ pub enum Kind {
     CheckpointsCut,
     /// An anchor outside knows more, or something else.
     RolledBack,
+    /// A bundle has no manifest.
+    MissingManifest,
+    /// A bundle's manifest is not what was signed, or contradicts itself.
+    ForgedManifest,
+    /// A proof does not lead from a bundle's entries to the signed root.
+    ForgedProof,
+    /// An input that an entry or the manifest names is not in the bundle, or is another one.
+    DanglingInput,
+    /// A bundle holds a file that its manifest does not list.
+    Unlisted,
     /// An unfinished write is at the end.
     TornTail,
     /// Entries that no valid checkpoint covers, and no chain key to check them.
@@ -124,6 +134,13 @@ pub(crate) enum Weight {
 }
 
 impl Kind {
+    /// The one word for it, as in the report.
+    #[must_use]
+    pub fn word(self) -> String {
+        let word = serde_json::to_value(self).ok();
+        word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
     pub(crate) fn weight(self) -> Weight {
         match self {
             Self::Edited
@@ -139,7 +156,12 @@ impl Kind {
             | Self::RevokedKey
             | Self::ExpiredKey
             | Self::CheckpointsCut
-            | Self::RolledBack => Weight::Tampering,
+            | Self::RolledBack
+            | Self::MissingManifest
+            | Self::ForgedManifest
+            | Self::ForgedProof
+            | Self::DanglingInput
+            | Self::Unlisted => Weight::Tampering,
             Self::TornTail | Self::NotCovered | Self::NoCheckpoint | Self::NoTrust | Self::Unreadable => {
                 Weight::Doubt
             }
@@ -241,6 +263,36 @@ pub struct Report {
     pub anchored: Option<u64>,
     /// Entries missing for a reason.
     pub gaps: Vec<Gap>,
+    /// Of a bundle: what it is about, and what that rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<BundleFacts>,
+}
+
+/// What a bundle is about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BundleFacts {
+    /// The id whose entries were asked for, if one was.
+    pub about: Option<String>,
+    /// The first entry that was looked at.
+    pub from: u64,
+    /// The last entry that was looked at.
+    pub to: u64,
+    /// That no entry is left out: shown by the numbers, or the signer's word.
+    pub complete: Complete,
+    /// Inputs whose hash an entry names: as firm as the entry.
+    pub inputs_recorded: u64,
+    /// Inputs that only the manifest names: what the signer had when it made the bundle.
+    pub inputs_asserted: u64,
+}
+
+/// What it rests on that no entry is left out of a bundle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Complete {
+    /// Every number in the range is there.
+    Proved,
+    /// Entries were chosen by what they say; the signer says that these are all.
+    Asserted,
 }
 
 /// Collects findings, up to a bound.

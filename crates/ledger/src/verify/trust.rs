@@ -4,6 +4,7 @@
 //! a key inside a bundle means nothing; an unknown field, algorithm or status is refused, not skipped.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::{Deserialize, Serialize};
@@ -136,25 +137,47 @@ impl Trust {
 
     /// Checks a record's signature.
     pub(crate) fn check(&self, line: &[u8], record: &Checkpoint) -> Result<(), (Kind, &'static str)> {
-        const MISFIT: (Kind, &str) = (Kind::ForgedCheckpoint, "the signature does not fit");
-        if record.sig.is_empty() {
+        let Checkpoint { key, sig, at, .. } = record;
+        self.check_line(line, key, sig, *at, Kind::ForgedCheckpoint)
+    }
+
+    /// Checks the signature at the end of a line; `forged` is the word for one that does not fit.
+    pub(crate) fn check_line(
+        &self,
+        line: &[u8],
+        key: &str,
+        sig: &str,
+        at: i64,
+        forged: Kind,
+    ) -> Result<(), (Kind, &'static str)> {
+        let misfit = (forged, "the signature does not fit");
+        if sig.is_empty() {
             return Err((Kind::Unsigned, "it has no signature"));
         }
-        let Some((key, public)) = self.keys.get(&record.key) else {
+        let Some((key, public)) = self.keys.get(key) else {
             return Err((Kind::WrongKey, "the trust root does not know the key"));
         };
-        let (covered, signature) = checkpoint::split(line).ok_or(MISFIT)?;
-        public.verify_strict(covered, &Signature::from_bytes(&signature)).map_err(|_| MISFIT)?;
+        let (covered, signature) = checkpoint::split(line).ok_or(misfit)?;
+        public.verify_strict(covered, &Signature::from_bytes(&signature)).map_err(|_| misfit)?;
         match key.status {
             Status::Revoked => return Err((Kind::RevokedKey, "the key is revoked")),
             Status::Active => {}
         }
-        let early = key.from.is_some_and(|from| record.at < from);
-        let late = key.until.is_some_and(|until| record.at > until);
+        let early = key.from.is_some_and(|from| at < from);
+        let late = key.until.is_some_and(|until| at > until);
         if early || late {
             return Err((Kind::ExpiredKey, "signed outside the key's validity"));
         }
         Ok(())
+    }
+}
+
+/// Whether a file lies inside a directory: whoever made a bundle must not vouch for himself.
+#[must_use]
+pub fn lies_inside(file: &Path, dir: &Path) -> bool {
+    match (file.canonicalize(), dir.canonicalize()) {
+        (Ok(file), Ok(dir)) => file.starts_with(dir),
+        _ => false,
     }
 }
 

@@ -1,6 +1,8 @@
 //! The ledger's promises, each by its id in the specification.
 
 #[cfg(test)]
+mod bundle;
+#[cfg(test)]
 mod checkpoints;
 #[cfg(test)]
 mod claims;
@@ -16,6 +18,12 @@ mod full_disk;
 mod kit;
 #[cfg(test)]
 mod mutation;
+#[cfg(test)]
+mod opening;
+#[cfg(test)]
+mod power_loss;
+#[cfg(test)]
+mod reserved;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]

@@ -93,3 +93,105 @@ fn led_13_an_open_entry_keeps_its_segment() {
     let (_, recovery) = book.try_open().unwrap();
     assert_eq!(recovery.interrupted[0].seq, open);
 }
+
+const DAY: i64 = 24 * 60 * 60 * 1000;
+
+#[test]
+fn led_13_what_is_older_than_a_year_goes_and_an_entry_says_so() {
+    let mut book = Book::new();
+    assert_eq!(book.options.keep_for, 365 * DAY);
+    book.options.segment_bytes = 2048;
+    let ledger = book.open();
+    for number in 0..400 {
+        ledger.append(draft(number)).unwrap();
+        book.clock.advance(DAY);
+    }
+    // Entry n was written on day n - 1; today is day 400: what was written before day 35 is too old.
+    let dropped = ledger.drop_old().unwrap();
+    assert!((20..=35).contains(&dropped), "{dropped}");
+    let entries = book.entries();
+    assert_eq!((entries[0].seq, ledger.first()), (dropped + 1, Some(dropped + 1)));
+    let [.., opened, closed] = &entries[..] else { panic!("{}", entries.len()) };
+    assert_eq!((opened.action.as_str(), opened.decision.word()), ("ledger.retention", "allowed"));
+    assert_eq!(
+        (opened.cause.as_str(), &opened.detail["last"]),
+        ("older than 365 days", &dropped.to_string())
+    );
+    assert_eq!((closed.decision.word(), closed.closes), ("done", Some(opened.seq)));
+    assert_eq!(ledger.drop_old().unwrap(), 0, "nothing more");
+    assert_eq!(ledger.head().seq, closed.seq, "and no entry about nothing");
+    ledger.close().unwrap();
+    let report = book.check();
+    assert_intact(&report);
+    assert_eq!((report.gaps[0].first, report.gaps[0].last, report.gaps[0].reason), (1, dropped, "retention"));
+    let (_, recovery) = book.try_open().unwrap();
+    assert_eq!(recovery.interrupted, []);
+}
+
+#[test]
+fn led_13_a_quiet_ledger_lets_go_of_old_entries_too() {
+    let book = Book::new();
+    let mut ledger = book.open();
+    for day in 0..500 {
+        ledger.append(draft(day)).unwrap();
+        book.clock.advance(DAY);
+        if day % 50 == 0 {
+            ledger.close().unwrap();
+            ledger = book.open();
+        }
+    }
+    // Day 500: nothing from before day 135 must stay, except in a segment of 30 days that reaches beyond it.
+    let dropped = ledger.drop_old().unwrap();
+    assert!((105..=135).contains(&dropped), "{dropped}");
+    ledger.close().unwrap();
+    assert_intact(&book.check());
+}
+
+#[test]
+fn led_13_what_cannot_be_recorded_is_not_dropped() {
+    for fault in [ledger::Fault::NoSpace, ledger::Fault::Records] {
+        let book = long();
+        let ledger = book.open();
+        book.clock.advance(400 * DAY);
+        book.faults.set(Some(fault));
+        ledger.drop_old().unwrap_err();
+        assert!(book.segment(1).exists(), "{fault:?}");
+        book.faults.set(None);
+        assert!(ledger.drop_old().unwrap() > 60);
+        ledger.close().unwrap();
+        let report = book.check();
+        assert_intact(&report);
+        assert_eq!(report.gaps.len(), 1);
+    }
+}
+
+#[test]
+fn led_13_the_verifier_passes_and_names_the_gap() {
+    let book = long();
+    let ledger = book.open();
+    book.clock.advance(400 * DAY);
+    let dropped = ledger.drop_old().unwrap();
+    ledger.close().unwrap();
+    let trust = book.dir().with_file_name("trust.json");
+    std::fs::write(&trust, crate::kit::trust().to_json().unwrap()).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_palisade-verify"))
+        .arg(book.dir())
+        .arg("--trust")
+        .arg(trust)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("retention") && said.contains(&dropped.to_string()), "{said}");
+}
+
+#[test]
+fn led_13_whoever_copies_the_ledger_keeps_its_segments() {
+    let book = long();
+    let ledger = book.open();
+    let held = ledger.hold_segments();
+    assert_eq!(ledger.drop_before(85).unwrap(), 0);
+    assert!(book.segment(1).exists());
+    drop(held);
+    assert!(ledger.drop_before(85).unwrap() > 60);
+}

@@ -25,12 +25,8 @@ pub(super) fn init(session: &Session, code: String, who: NewPerson) -> Result<Sh
 }
 
 /// Signs in.
-pub(super) fn login(
-    session: &Session,
-    email: Option<String>,
-    totp: Option<String>,
-    from_stdin: bool,
-) -> Result<Shown, Failure> {
+pub(super) fn login(session: &Session, email: Option<String>, from_stdin: bool) -> Result<Shown, Failure> {
+    let totp = session.totp.clone();
     let email = asked(email, "E-mail", "use --email")?;
     let password = secret("a password", from_stdin, "Password: ")?;
     let client = session.anonymous()?;
@@ -44,6 +40,15 @@ pub(super) fn login(
     };
     session.file().write(&Credentials::of(client.base(), tokens))?;
     Ok(Shown::done(format!("signed in as {email} at {}", client.base())))
+}
+
+/// Signs this device in with a code that another one shows.
+pub(super) fn pair(session: &Session, code: &str) -> Result<Shown, Failure> {
+    let client = session.anonymous()?;
+    let made = client.pair(code)?;
+    let text = format!("signed in at {} with the key `{}` ({})", client.base(), made.key.label, made.key.id);
+    session.file().write(&Credentials::of_device(client.base(), made))?;
+    Ok(Shown::done(text))
 }
 
 /// Signs out.
@@ -66,7 +71,8 @@ pub(super) fn logout(session: &Session, everywhere: bool) -> Result<Shown, Failu
 pub(super) fn run(session: &Session, command: Account) -> Result<Shown, Failure> {
     let client = session.client()?;
     match command {
-        Account::Password { totp } => {
+        Account::Password => {
+            let totp = session.totp.clone();
             let current = secret("a password", false, "Present password: ")?;
             let new = new_password(false)?;
             let body =

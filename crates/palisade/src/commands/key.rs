@@ -36,6 +36,16 @@ pub(super) fn run(session: &Session, command: cli::Key) -> Result<Shown, Failure
                 format!("{}\nThis is the only time the key is shown:\n{}\n", made.key.id, made.secret.0);
             Ok(Shown::new(&made, text).revealing())
         }
+        cli::Key::Pair { label, scope, days } => {
+            let body = CreateKeyRequest { label, scope: word(scope), days: Some(days) };
+            let offer = client.offer_pairing(&body)?;
+            let text = format!(
+                "On the other device, within ten minutes:\n  palisade login --url {} --code {}\n",
+                client.base(),
+                offer.code.0
+            );
+            Ok(Shown::new(&offer, text).revealing())
+        }
         cli::Key::Revoke { key } => {
             client.revoke_key(&key)?;
             Ok(Shown::done(format!("{key} is revoked")))

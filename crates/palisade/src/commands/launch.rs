@@ -31,12 +31,16 @@ fn missing(error: &std::io::Error) -> Failure {
 }
 
 /// Becomes the daemon.
-pub(super) fn up(session: &Session, set: &[String]) -> Result<Shown, Failure> {
+pub(super) fn up(session: &Session, set: &[String], accept_ledger_loss: bool) -> Result<Shown, Failure> {
     let mut command = command(session);
     for pair in set {
         command.arg("--set").arg(pair);
     }
-    let error = command.arg("up").exec();
+    command.arg("up");
+    if accept_ledger_loss {
+        command.arg("--accept-ledger-loss");
+    }
+    let error = command.exec();
     Err(missing(&error))
 }
 

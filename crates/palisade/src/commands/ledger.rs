@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use api::{Client, LedgerEntry, LedgerFilter};
-use ledger::verify::{Anchors, Report, Trust, verify};
+use ledger::verify::{Anchors, Report, Trust, lies_inside, verify, verify_bundle};
+use ledger::{Layout, LayoutError};
 use serde::{Deserialize, Serialize};
 
 use super::resolve;
@@ -34,11 +35,22 @@ pub(super) fn run(session: &Session, command: cli::Ledger, json: bool) -> Result
             let found = client.ledger(&filter)?.items;
             Ok(Shown::new(&found, entries(&found)))
         }
-        cli::Ledger::Verify { dir: Some(dir), trust: Some(trust), anchor } => {
-            offline(&dir, &trust, anchor.as_deref())
-        }
+        cli::Ledger::Verify { dir, bundle, trust: Some(trust), anchor } => match (dir, bundle) {
+            (Some(dir), _) => offline(&dir, &trust, anchor.as_deref(), |dir, trust, anchors| {
+                verify(dir, trust, None, anchors)
+            }),
+            (None, Some(bundle)) if lies_inside(&trust, &bundle) => {
+                Err(Failure::Usage("the trust root lies inside the bundle; take it from elsewhere".into()))
+            }
+            (None, Some(bundle)) => offline(&bundle, &trust, anchor.as_deref(), verify_bundle),
+            (None, None) => Err(Failure::Usage("--trust is for --dir or --bundle".into())),
+        },
         cli::Ledger::Verify { .. } => online(&session.client()?),
-        cli::Ledger::Export { dir } => export(&session.client()?, &dir),
+        cli::Ledger::Export { dir, chosen } => match (dir, &chosen.bundle) {
+            (Some(dir), _) => export(&session.client()?, &dir),
+            (None, Some(bundle)) => export_bundle(&session.client()?, bundle, &chosen),
+            (None, None) => Err(Failure::Usage("name a directory".into())),
+        },
         cli::Ledger::Trust => {
             let trust = session.client()?.ledger_trust()?;
             Ok(Shown::new(&trust, format!("{}\n", trust.trust)))
@@ -135,7 +147,12 @@ fn online(client: &Client) -> Result<Shown, Failure> {
     judged(&report, &found)
 }
 
-fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Failure> {
+fn offline(
+    dir: &Path,
+    trust: &Path,
+    anchor: Option<&Path>,
+    check: impl FnOnce(&Path, &Trust, Option<&Anchors>) -> Report,
+) -> Result<Shown, Failure> {
     let bytes = fs::read(trust).map_err(Failure::file(trust))?;
     let trust = Trust::from_json(&bytes).map_err(|error| Failure::Usage(error.to_string()))?;
     let anchors = match anchor {
@@ -145,7 +162,7 @@ fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Fai
         }
         None => None,
     };
-    let report: Report = verify(dir, &trust, None, anchors.as_ref());
+    let report = check(dir, &trust, anchors.as_ref());
     let (verdict, claim) = (report.verdict.to_string(), report.claim.to_string());
     let found = Found {
         verdict: &verdict,
@@ -157,11 +174,22 @@ fn offline(dir: &Path, trust: &Path, anchor: Option<&Path>) -> Result<Shown, Fai
     judged(&report, &found)
 }
 
-/// One line of an export.
+/// One line of an export, or in hex the bytes of what is no line.
 #[derive(Deserialize)]
 struct Line {
     file: String,
-    line: String,
+    line: Option<String>,
+    hex: Option<String>,
+}
+
+impl Line {
+    fn bytes(self) -> Option<Vec<u8>> {
+        match (self.line, self.hex) {
+            (Some(line), None) => Some(format!("{line}\n").into_bytes()),
+            (None, hex) => Piece { file: self.file, text: None, hex }.bytes(),
+            (Some(_), Some(_)) => None,
+        }
+    }
 }
 
 /// Lays the ledger's files out in a new directory. Names that are not the ledger's own are refused.
@@ -184,6 +212,8 @@ fn export(client: &Client, dir: &Path) -> Result<Shown, Failure> {
                 line.file.escape_debug()
             )));
         }
+        // What is no line is counted by the verifier, not here.
+        count += u64::from(number.is_some() && line.line.is_some());
         let path = dir.join(&line.file);
         if !files.contains_key(&line.file) {
             let made = fs::OpenOptions::new()
@@ -195,11 +225,9 @@ fn export(client: &Client, dir: &Path) -> Result<Shown, Failure> {
             files.insert(line.file.clone(), BufWriter::new(made));
         }
         if let Some(file) = files.get_mut(&line.file) {
-            file.write_all(line.line.as_bytes())
-                .and_then(|()| file.write_all(b"\n"))
-                .map_err(Failure::file(&path))?;
+            let damaged = || Failure::Program("the export is damaged: a line is not one".into());
+            file.write_all(&line.bytes().ok_or_else(damaged)?).map_err(Failure::file(&path))?;
         }
-        count += u64::from(number.is_some());
     }
     for (name, mut file) in files {
         file.flush().map_err(Failure::file(&dir.join(name)))?;
@@ -209,4 +237,56 @@ fn export(client: &Client, dir: &Path) -> Result<Shown, Failure> {
         "{count} entries in {shown}\ncheck them with: palisade-verify {shown} --trust TRUST (from `palisade ledger trust`)\n"
     );
     Ok(Shown::new(&serde_json::json!({ "entries": count, "dir": shown.to_string() }), text))
+}
+
+/// One piece of a bundle: text, or hex of what is no text.
+#[derive(Deserialize)]
+struct Piece {
+    file: String,
+    text: Option<String>,
+    hex: Option<String>,
+}
+
+impl Piece {
+    fn bytes(self) -> Option<Vec<u8>> {
+        match (self.text, self.hex) {
+            (Some(text), None) => Some(text.into_bytes()),
+            (None, Some(hex)) => from_hex(&hex),
+            _ => None,
+        }
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs =
+        text.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok().filter(|pair| pair.len() == 2));
+    pairs.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+/// Lays a bundle out in a new directory, which appears only when all of it is there.
+fn export_bundle(client: &Client, dir: &Path, chosen: &cli::Chosen) -> Result<Shown, Failure> {
+    let mut layout = Layout::begin(dir).map_err(not_laid_out)?;
+    let pieces = client.export_bundle(chosen.about.as_deref(), chosen.from, chosen.to)?;
+    for line in BufReader::new(pieces).lines() {
+        let line = line.map_err(|error| Failure::Program(format!("the bundle broke off: {error}")))?;
+        let damaged = || Failure::Program("the bundle is damaged: a piece is not one".into());
+        let piece: Piece = serde_json::from_str(&line).map_err(|_| damaged())?;
+        let file = piece.file.clone();
+        layout.add(&file, &piece.bytes().ok_or_else(damaged)?).map_err(not_laid_out)?;
+    }
+    let count = layout.finish().map_err(not_laid_out)?;
+    let shown = dir.display();
+    let text = format!(
+        "{count} entries in {shown}\ncheck them with: palisade-verify --bundle {shown} --trust TRUST (from `palisade ledger trust`)\n"
+    );
+    Ok(Shown::new(&serde_json::json!({ "entries": count, "dir": shown.to_string() }), text))
+}
+
+fn not_laid_out(error: LayoutError) -> Failure {
+    match error {
+        LayoutError::Io { path, source } => Failure::file(&path)(source),
+        LayoutError::Exists(_) | LayoutError::Name(_) | LayoutError::Incomplete(_) => {
+            Failure::Program(error.to_string())
+        }
+    }
 }

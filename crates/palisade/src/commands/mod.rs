@@ -9,6 +9,7 @@ mod pass;
 mod policy;
 mod repo;
 mod resolve;
+mod template;
 mod user;
 mod worktree;
 
@@ -19,13 +20,12 @@ use crate::session::Session;
 
 /// Runs a command.
 pub(crate) fn run(cli: Cli) -> Result<Shown, Failure> {
-    let session = Session::new(cli.config, cli.url, cli.ca);
+    let session = Session::new(cli.config, cli.url, cli.ca, cli.insecure_http, cli.totp);
     match cli.command {
-        Command::Up { set } => launch::up(&session, &set),
+        Command::Up { set, accept_ledger_loss } => launch::up(&session, &set, accept_ledger_loss),
         Command::Init { secret, who } => account::init(&session, secret, who),
-        Command::Login { email, totp, password_stdin } => {
-            account::login(&session, email, totp, password_stdin)
-        }
+        Command::Login { code: Some(code), .. } => account::pair(&session, &code),
+        Command::Login { email, password_stdin, .. } => account::login(&session, email, password_stdin),
         Command::Logout { everywhere } => account::logout(&session, everywhere),
         Command::Whoami => whoami(&session),
         Command::Status => status(&session),
@@ -64,7 +64,7 @@ fn status(session: &Session) -> Result<Shown, Failure> {
     let status = client.status()?;
     let health = client.ready()?;
     let mut text = format!(
-        "Palisade {} at {}, mode {}, store {}, key {}\nworktrees divided by owners and tiers: {}\nledger: {} entries\nup since {}\n",
+        "Palisade {} at {}, mode {}, store {}, key {}\nworktrees divided by owners and tiers: {}\nledger: {} entries, {}\nup since {}\n",
         status.version,
         client.base(),
         status.mode,
@@ -72,6 +72,7 @@ fn status(session: &Session) -> Result<Shown, Failure> {
         status.key,
         status.worktree_rbac,
         status.ledger_head,
+        status.ledger,
         moment(status.started_at)
     );
     for setting in &status.degraded {

@@ -2,17 +2,16 @@
 
 use api::{AddPolicyRequest, Client, TryPolicyRequest};
 
-use super::resolve;
+use super::{resolve, template};
 use crate::cli::{self, word};
 use crate::failure::Failure;
 use crate::output::Shown;
 use crate::session::Session;
 
 pub(super) fn run(session: &Session, command: cli::Policy) -> Result<Shown, Failure> {
-    let client = session.client()?;
     match command {
         cli::Policy::Show { id } => {
-            let mut all = client.policies()?.items;
+            let mut all = session.client()?.policies()?.items;
             if let Some(id) = id {
                 all.retain(|policy| policy.id == id);
                 if all.is_empty() {
@@ -23,20 +22,21 @@ pub(super) fn run(session: &Session, command: cli::Policy) -> Result<Shown, Fail
                 all.iter().map(|policy| format!("// {}\n{}\n\n", policy.id, policy.text)).collect::<String>();
             Ok(Shown::new(&all, text))
         }
-        cli::Policy::Explain { question } => ask(&client, question, None),
+        cli::Policy::Explain { question } => ask(&session.client()?, question, None),
         cli::Policy::Test { file, question } => {
             let text = std::fs::read_to_string(&file).map_err(Failure::file(&file))?;
-            ask(&client, question, Some(AddPolicyRequest { id: "on-trial".into(), text }))
+            ask(&session.client()?, question, Some(AddPolicyRequest { id: "on-trial".into(), text }))
         }
         cli::Policy::Add { id, file } => {
             let text = std::fs::read_to_string(&file).map_err(Failure::file(&file))?;
-            client.add_policy(&id, &text)?;
+            session.client()?.add_policy(&id, &text)?;
             Ok(Shown::done(format!("policy {id} is in force")))
         }
         cli::Policy::Remove { id } => {
-            client.remove_policy(&id)?;
+            session.client()?.remove_policy(&id)?;
             Ok(Shown::done(format!("policy {id} is removed")))
         }
+        cli::Policy::Template(command) => template::run(session, &command),
     }
 }
 

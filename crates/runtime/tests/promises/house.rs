@@ -23,6 +23,8 @@ pub(crate) struct House {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Arc<FixedClock>,
     pub(crate) ring: Arc<KeyRing>,
+    /// Makes the ledger's disk fail.
+    pub(crate) faults: Arc<ledger::Faults>,
     source: Source,
     lifetimes: Lifetimes,
     folder: tempfile::TempDir,
@@ -45,17 +47,18 @@ impl House {
         let folder = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap();
         let clock = Arc::new(FixedClock::at(1_800_000_000_000));
         let ring = Arc::new(KeyRing::new(MasterKey::random().unwrap()));
-        let runtime = boot(&folder, &source, &ring, lifetimes, &clock).await;
-        Self { runtime, clock, ring, source, lifetimes, folder }
+        let faults = Arc::<ledger::Faults>::default();
+        let runtime = boot(&folder, &source, &ring, lifetimes, &clock, &faults).await;
+        Self { runtime, clock, ring, faults, source, lifetimes, folder }
     }
 
     /// The same installation after the daemon was started again.
     pub(crate) async fn again(self) -> Self {
-        let Self { runtime, clock, ring, source, lifetimes, folder } = self;
+        let Self { runtime, clock, ring, faults, source, lifetimes, folder } = self;
         runtime.shut_down().await;
         drop(runtime);
-        let runtime = boot(&folder, &source, &ring, lifetimes, &clock).await;
-        Self { runtime, clock, ring, source, lifetimes, folder }
+        let runtime = boot(&folder, &source, &ring, lifetimes, &clock, &faults).await;
+        Self { runtime, clock, ring, faults, source, lifetimes, folder }
     }
 
     /// Makes the owner.
@@ -117,6 +120,7 @@ async fn boot(
     ring: &Arc<KeyRing>,
     lifetimes: Lifetimes,
     clock: &Arc<FixedClock>,
+    faults: &Arc<ledger::Faults>,
 ) -> Arc<Runtime> {
     let boot = Boot {
         data: folder.path().to_owned(),
@@ -124,10 +128,16 @@ async fn boot(
         ring: Arc::clone(ring),
         mode: Mode::Team,
         worktree_rbac: true,
+        totp_actions: Vec::new(),
         lifetimes,
         clock: Arc::clone(clock) as Arc<dyn Clock>,
         redactor: redact::Redactor::new(),
-        ledger: ledger::Options { lock_wait: std::time::Duration::from_secs(10), ..Default::default() },
+        ledger: ledger::Options {
+            lock_wait: std::time::Duration::from_secs(10),
+            faults: Some(Arc::clone(faults)),
+            ..Default::default()
+        },
+        on_loss: runtime::OnLoss::Refuse,
     };
     Runtime::boot(boot).await.unwrap()
 }

@@ -170,6 +170,8 @@ async fn idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry() {
     let auth = house.runtime.auth();
     let second = auth.refresh(owner.tokens.refresh.expose(), "p").await.unwrap();
     let third = auth.refresh(second.refresh.expose(), "p").await.unwrap();
+    assert_eq!(house.entries("signin.refresh", "allowed"), 2, "each renewal is opened");
+    assert_eq!(house.entries("signin.refresh", "done"), 2, "and closed");
     house.clock.advance(10 * SECOND + 1);
 
     let stolen = owner.tokens.refresh.expose();
@@ -182,6 +184,7 @@ async fn idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry() {
     }
     assert!(house.runtime.status(&owner.who).await.is_err(), "nor a principal made before");
     assert_eq!(house.entries("signin.reuse", "refused"), 1);
+    assert_eq!(house.entries("signin.refresh", "allowed"), 2, "what is refused renews nothing");
     assert!(auth.authenticate(other.access.expose()).await.is_ok(), "another login is not touched");
 }
 

@@ -8,4 +8,5 @@ mod live;
 mod logins;
 mod passes;
 mod policies;
+mod record;
 mod throttle;

@@ -1,6 +1,6 @@
 //! Passes: narrower, shorter, and gone with what they were made from.
 
-use access::pass::MintError;
+use access::pass::{Caveat, MintError, PassToken};
 use access::{AuthError, Principal, Scope};
 use model::{Grant, PassId, Role};
 use runtime::{ActError, Runtime};
@@ -150,4 +150,28 @@ async fn idn_07_what_ends_a_users_logins_ends_their_passes() {
     let act = access::UpdateUser { user: one.id, name: None, role: Some(Role::Member), enable: false };
     runtime.update_user(&owner.who, act).await.unwrap();
     runtime.status(&one.who).await.unwrap();
+}
+
+#[tokio::test]
+async fn acc_11_an_id_that_a_holder_writes_does_not_change_what_a_pass_was_made_from() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let auth = house.runtime.auth();
+    let (mine, text) = mint(&house.runtime, &owner.who, 3).await;
+    let (sibling, _) = mint(&house.runtime, &owner.who, 3).await;
+    let (child, child_text) = {
+        let who = auth.authenticate(text.expose()).await.unwrap();
+        mint(&house.runtime, &who, 2).await
+    };
+    let token = PassToken::parse(text.expose()).unwrap();
+    let foreign = token.attenuate(&Caveat::Id(sibling)).unwrap().to_text();
+    assert_eq!(auth.authenticate(foreign.expose()).await.unwrap_err(), AuthError::Invalid, "not its child");
+    // What really is its child may be named; it stands and falls with both.
+    let named = token.attenuate(&Caveat::Id(child)).unwrap().to_text();
+    let who = auth.authenticate(named.expose()).await.unwrap();
+    let (_, grandchild) = mint(&house.runtime, &who, 0).await;
+    house.runtime.revoke_pass(&owner.who, mine).await.unwrap();
+    for text in [&text, &child_text, &named, &grandchild] {
+        assert_eq!(auth.authenticate(text.expose()).await.unwrap_err(), AuthError::Invalid);
+    }
 }

@@ -70,7 +70,7 @@ pub(crate) async fn refresh(
     Ok(axum::Json(tokens(&made)))
 }
 
-/// Signs out the login of this call.
+/// Signs out: ends the login, or revokes the key, of this call.
 #[utoipa::path(post, path = "/api/v1/auth/logout", tag = "auth", responses((status = 204)))]
 pub(crate) async fn logout(State(app): State<App>, Caller(who): Caller) -> Result<StatusCode, Problem> {
     app.runtime.sign_out(&who).await?;

@@ -1,16 +1,18 @@
 //! Backups.
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use std::io::{Read, Seek};
+use std::sync::Arc;
 
 use crate::app::App;
 use crate::extract::Caller;
+use crate::outflow;
 use crate::problem::Problem;
 
-const PIECE: usize = 256 * 1024;
+const PIECE: usize = 64 * 1024;
 
 /// A sealed copy of everything, for `palisaded restore`.
 #[utoipa::path(post, path = "/api/v1/backup", tag = "backup",
@@ -20,29 +22,32 @@ pub(crate) async fn create(State(app): State<App>, Caller(who): Caller) -> Resul
         tracing::error!(%error, "no file for a backup");
         Problem::unavailable("there is no room for a backup in the data directory")
     };
+    let seat = app.heavy.take(who.user()).map_err(|full| full.problem("exports and backups under way"))?;
     // Sealed before it touches the disk, and without a name: it is gone when the last handle closes.
     let data = app.settings.data.clone();
-    let mut file = app.runtime.backup(&who, move || crate::data::scratch(&data)).await?;
+    let runtime = Arc::clone(&app.runtime);
+    let work = async move { runtime.backup(&who, move || crate::data::scratch(&data)).await };
+    let (seat, file) = seat.during(work).await?;
+    let mut file = file?;
     file.rewind().map_err(unwritable)?;
-    let (send, receive) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(4);
-    tokio::task::spawn_blocking(move || {
+    let body = outflow::produced(seat, move |send| {
         loop {
             let mut piece = vec![0; PIECE];
             let told = match file.read(&mut piece) {
                 Ok(0) => break,
                 Ok(count) => {
                     piece.truncate(count);
-                    send.blocking_send(Ok(Bytes::from(piece)))
+                    send(Ok(Bytes::from(piece)))
                 }
-                Err(error) => send.blocking_send(Err(error)),
+                Err(error) => {
+                    send(Err(error));
+                    break;
+                }
             };
-            if told.is_err() {
+            if !told {
                 break;
             }
         }
-    });
-    let stream = futures_util::stream::unfold(receive, async |mut receive| {
-        receive.recv().await.map(|piece| (piece, receive))
-    });
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], Body::from_stream(stream)).into_response())
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], body).into_response())
 }

@@ -1,6 +1,5 @@
 //! Live events: tickets, and the stream over server-sent events. The socket is in [`super::socket`].
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -10,15 +9,23 @@ use axum::http::HeaderMap;
 use axum::response::Sse;
 use axum::response::sse::{Event as SseEvent, KeepAlive};
 use futures_util::Stream;
+use model::UserId;
 use runtime::{ActError, EventError, Follower};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use utoipa::IntoParams;
 
 use super::Answer;
 pub(crate) use super::socket::*;
 use crate::app::App;
 use crate::extract::{Caller, Query};
+use crate::measure::Follower as Counted;
 use crate::problem::Problem;
+use crate::seats::Seat;
+
+/// A reader that takes longer than this for one event is cut.
+pub(crate) const SLOW: Duration = Duration::from_secs(10);
+const UNREADABLE: &str = "events cannot be read now; reconnect with the last id";
+const GONE: &str = "gone";
 
 /// Where to begin.
 #[derive(Debug, serde::Deserialize, IntoParams)]
@@ -65,50 +72,70 @@ pub(crate) async fn stream(
         Some(Err(_)) => return Err(Problem::unprocessable("`Last-Event-ID` is not a number that was given")),
     };
     let follower = app.runtime.follow(&who, resumed.or(query.after)).await?;
-    let held = app
-        .sockets
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
-    let live = Live { follower, waiting: VecDeque::new(), stopping: app.stopping.clone(), held };
-    let stream = futures_util::stream::unfold(Some(live), async |live| {
-        let mut live = live?;
-        Some(match live.next().await {
-            Ok(event) => (Ok(sent(&event)), Some(live)),
-            Err(why) => (Ok(ended(why)), None),
-        })
+    let seat = seat(&app, &who)?;
+    let counted = Counted::new(Counted::STREAM);
+    let live = Live { follower, stopping: app.stopping.clone(), seat, counted };
+    let (send, receive) = mpsc::channel(1);
+    let (end, ended_by) = oneshot::channel();
+    tokio::spawn(async move {
+        let why = live.run(send).await;
+        end.send(why)
+    });
+    let stream = futures_util::stream::unfold(Some((receive, ended_by)), async |open| {
+        let (mut receive, mut ended_by) = open?;
+        tokio::select! {
+            // The end comes first: what still waits may no longer be for this caller.
+            biased;
+            why = &mut ended_by => Some((Ok(ended(why.unwrap_or(UNREADABLE))), None)),
+            Some(event) = receive.recv() => Some((Ok(sent(&event)), Some((receive, ended_by)))),
+        }
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
-/// One stream under way.
+/// A place among the live connections.
+pub(crate) fn seat(app: &App, who: &access::Principal) -> Result<Seat<UserId>, Problem> {
+    app.sockets.take(who.user()).map_err(|full| full.problem("live connections"))
+}
+
+/// One stream under way. It runs whether or not the reader takes anything, so that it sees when it is over.
 struct Live {
     follower: Follower,
-    waiting: VecDeque<model::Event>,
     stopping: watch::Receiver<bool>,
     #[expect(dead_code, reason = "holding it is its use")]
-    held: OwnedSemaphorePermit,
+    seat: Seat<UserId>,
+    #[expect(dead_code, reason = "holding it is its use")]
+    counted: Counted,
 }
 
 impl Live {
-    /// The next event, or why there is none any more. A slow reader does not outlive the right to read.
-    async fn next(&mut self) -> Result<model::Event, &'static str> {
+    /// Gives events to the reader, until there is a reason to end.
+    async fn run(mut self, send: mpsc::Sender<model::Event>) -> &'static str {
         loop {
-            match self.waiting.pop_front() {
-                Some(event) if self.follower.is_stale() => {
-                    self.follower.back_to(event.seq.saturating_sub(1));
-                    self.waiting.clear();
-                }
-                Some(event) => return Ok(event),
-                None => {}
-            }
             let next = tokio::select! {
                 next = self.follower.next() => next,
+                () = send.closed() => return GONE,
                 () = crate::up::stopped(&mut self.stopping) => {
-                    return Err("the daemon is shutting down; reconnect with the last id");
+                    return "the daemon is shutting down; reconnect with the last id";
                 }
             };
-            self.waiting.extend(next.map_err(|error| why_ended(&error))?);
+            let events = match next {
+                Ok(events) => events,
+                Err(error) => return why_ended(&error),
+            };
+            for event in events {
+                let place = match tokio::time::timeout(SLOW, send.reserve()).await {
+                    Ok(Ok(place)) => place,
+                    Ok(Err(_)) => return GONE,
+                    Err(_) => return "too slow; reconnect with the last id",
+                };
+                // A slow reader does not outlive the right to read: what waited too long is judged again.
+                if self.follower.is_stale() {
+                    self.follower.back_to(event.seq.saturating_sub(1));
+                    break;
+                }
+                place.send(event);
+            }
         }
     }
 }
@@ -117,9 +144,7 @@ impl Live {
 pub(crate) fn why_ended(error: &EventError) -> &'static str {
     match error {
         EventError::Act(ActError::Denied(_)) => "you may no longer follow; sign in again",
-        EventError::Act(_) | EventError::TooOld(_) | EventError::Ahead(_) => {
-            "events cannot be read now; reconnect with the last id"
-        }
+        EventError::Act(_) | EventError::TooOld(_) | EventError::Ahead(_) => UNREADABLE,
     }
 }
 

@@ -24,6 +24,15 @@ pub(crate) async fn livez() -> Json<Health> {
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Health), (status = 503, body = Health)))]
 pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    let checks = checks(&app).await;
+    let ready = checks.iter().all(|check| check.ok);
+    let (code, status) =
+        if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
+    (code, Json(Health { status: status.into(), checks }))
+}
+
+/// Everything that readiness depends on, looked at now.
+pub(crate) async fn checks(app: &App) -> Vec<Check> {
     let stopping = *app.stopping.borrow();
     let mut checks: Vec<Check> = app
         .runtime
@@ -36,17 +45,14 @@ pub(crate) async fn readyz(State(app): State<App>) -> (StatusCode, Json<Health>)
             detail: check.fault.unwrap_or_default(),
         })
         .collect();
-    let fault = key_fault(&app);
+    let fault = key_fault(app);
     checks.push(Check { name: "keys".into(), ok: fault.is_none(), detail: fault.unwrap_or_default().into() });
     checks.push(Check {
         name: "running".into(),
         ok: !stopping,
         detail: if stopping { "shutting down".into() } else { String::new() },
     });
-    let ready = checks.iter().all(|check| check.ok);
-    let (code, status) =
-        if ready { (StatusCode::OK, "ok") } else { (StatusCode::SERVICE_UNAVAILABLE, "unavailable") };
-    (code, Json(Health { status: status.into(), checks }))
+    checks
 }
 
 /// A key that is no longer where it was read from: this process goes on, the next start would not.

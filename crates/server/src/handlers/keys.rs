@@ -1,14 +1,14 @@
 //! API keys.
 
-use access::Scope;
-use api::{ApiKey, ApiKeyPage, CreateKeyRequest, Hidden, NewApiKey};
+use access::{Principal, Scope};
+use api::{ApiKey, ApiKeyPage, CreateKeyRequest, Hidden, NewApiKey, PairRequest, PairingOffer};
 use axum::extract::State;
 use axum::http::StatusCode;
 use model::{DisplayName, KeyId, UserId};
 
 use super::{Answer, KeyPaging, Made, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, Query, field, refused};
+use crate::extract::{Caller, From, Id, Json, Query, field, refused};
 use crate::problem::Problem;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
@@ -50,26 +50,57 @@ pub(crate) async fn create(
     Caller(who): Caller,
     Json(body): Json<CreateKeyRequest>,
 ) -> Made<NewApiKey> {
-    const ACTION: &str = "key.create";
-    let label: DisplayName = field(&app, &who, ACTION, "label", &body.label).await?;
-    let Some(scope) = Scope::from_word(&body.scope) else {
-        return Err(refused(
-            &app,
-            &who,
-            ACTION,
-            "`scope`: expected runs:read, runs:write, runs:manage or admin".into(),
-        )
-        .await);
-    };
-    let days = body.days.unwrap_or(90);
-    if !(1..=365).contains(&days) {
-        return Err(refused(&app, &who, ACTION, "`days` is 1 to 365".into()).await);
-    }
-    let (row, secret) = app.runtime.create_key(&who, label, scope, i64::from(days) * DAY).await??;
+    let (label, scope, life) = asked(&app, &who, "key.create", &body).await?;
+    let (row, secret) = app.runtime.create_key(&who, label, scope, life).await??;
     Ok((
         StatusCode::CREATED,
         axum::Json(NewApiKey { key: key(row), secret: Hidden(secret.expose().clone()) }),
     ))
+}
+
+/// Shows a code with which one more device of the caller gets such a key, once, within ten minutes.
+#[utoipa::path(post, path = "/api/v1/pairings", tag = "keys", request_body = CreateKeyRequest, responses((status = 201, body = PairingOffer)))]
+pub(crate) async fn offer_pairing(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Json(body): Json<CreateKeyRequest>,
+) -> Made<PairingOffer> {
+    let (label, scope, life) = asked(&app, &who, "pairing.offer", &body).await?;
+    let (code, expires) = app.runtime.offer_pairing(&who, label, scope, life).await??;
+    Ok((StatusCode::CREATED, axum::Json(PairingOffer { code: Hidden(code.expose().clone()), expires })))
+}
+
+/// Trades a pairing code for a key; it is used up.
+#[utoipa::path(post, path = "/api/v1/auth/pair", tag = "auth", security(()), request_body = PairRequest, responses((status = 201, body = NewApiKey)))]
+pub(crate) async fn pair(
+    State(app): State<App>,
+    From(peer): From,
+    Json(body): Json<PairRequest>,
+) -> Made<NewApiKey> {
+    let (row, secret) = app.runtime.pair(&body.code.0, &peer).await?;
+    Ok((
+        StatusCode::CREATED,
+        axum::Json(NewApiKey { key: key(row), secret: Hidden(secret.expose().clone()) }),
+    ))
+}
+
+/// What a key is asked for, or what does not do, written down.
+async fn asked(
+    app: &App,
+    who: &Principal,
+    action: &'static str,
+    body: &CreateKeyRequest,
+) -> Result<(DisplayName, Scope, i64), Problem> {
+    let label: DisplayName = field(app, who, action, "label", &body.label).await?;
+    let Some(scope) = Scope::from_word(&body.scope) else {
+        let text = "`scope`: expected runs:read, runs:write, runs:manage or admin";
+        return Err(refused(app, who, action, text.into()).await);
+    };
+    let days = body.days.unwrap_or(90);
+    if !(1..=365).contains(&days) {
+        return Err(refused(app, who, action, "`days` is 1 to 365".into()).await);
+    }
+    Ok((label, scope, i64::from(days) * DAY))
 }
 
 /// Revokes a key.

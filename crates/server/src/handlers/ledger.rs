@@ -1,16 +1,19 @@
 //! The ledger: search, check, export.
 
+use std::sync::Arc;
+
 use api::{LedgerEntry, LedgerPage, LedgerReport, LedgerTrust};
-use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use ledger::Selection;
 use runtime::LedgerQuery;
 use utoipa::IntoParams;
 
 use super::{Answer, limit};
 use crate::app::App;
 use crate::extract::{Caller, Query};
+use crate::outflow;
 use crate::problem::Problem;
 
 /// Which entries.
@@ -87,7 +90,10 @@ pub(crate) async fn search(
 /// Checks the whole ledger now.
 #[utoipa::path(post, path = "/api/v1/ledger/verify", tag = "ledger", responses((status = 200, body = LedgerReport)))]
 pub(crate) async fn verify(State(app): State<App>, Caller(who): Caller) -> Answer<LedgerReport> {
-    let report = app.runtime.verify_ledger(&who).await?;
+    let seat = app.heavy.take(who.user()).map_err(|full| full.problem("checks and exports under way"))?;
+    let runtime = Arc::clone(&app.runtime);
+    let (_, report) = seat.during(async move { runtime.verify_ledger(&who).await }).await?;
+    let report = report?;
     Ok(axum::Json(LedgerReport {
         verdict: report.verdict.to_string(),
         claim: report.claim.to_string(),
@@ -103,17 +109,78 @@ pub(crate) async fn trust(State(app): State<App>, Caller(who): Caller) -> Answer
     Ok(axum::Json(LedgerTrust { trust: app.runtime.ledger_trust(&who).await? }))
 }
 
-/// Every file of the ledger, as lines `{"file": …, "line": …}`: enough to check it elsewhere.
-#[utoipa::path(get, path = "/api/v1/ledger/export", tag = "ledger",
+/// What to export.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExportParams {
+    /// `files` (every file, unless told) or `bundle` (some entries, proved).
+    #[serde(rename = "as")]
+    #[param(rename = "as", pattern = "^(?:files|bundle)$")]
+    form: Option<String>,
+    /// Of a bundle: only entries that name this id, as actor, as resource or in a detail.
+    #[param(max_length = 200, pattern = "^[ -~]*$")]
+    about: Option<String>,
+    /// Of a bundle: from this entry on.
+    #[param(minimum = 1)]
+    from: Option<i64>,
+    /// Of a bundle: up to this entry.
+    #[param(minimum = 1)]
+    to: Option<i64>,
+}
+
+/// The ledger for checking elsewhere: every file, as lines `{"file": …, "line": …}`; or a bundle, as pieces
+/// `{"file": …, "text": …}` (or `"hex"`), the manifest last.
+#[utoipa::path(get, path = "/api/v1/ledger/export", tag = "ledger", params(ExportParams),
     responses((status = 200, content_type = "application/x-ndjson", body = String)))]
-pub(crate) async fn export(State(app): State<App>, Caller(who): Caller) -> Result<Response, Problem> {
-    let dir = app.runtime.ledger_files(&who).await?;
-    let (send, receive) = tokio::sync::mpsc::channel::<Result<Bytes, std::io::Error>>(8);
-    tokio::task::spawn_blocking(move || {
-        crate::export::lines(&dir, |piece| send.blocking_send(piece).is_ok())
-    });
-    let stream = futures_util::stream::unfold(receive, async |mut receive| {
-        receive.recv().await.map(|piece| (piece, receive))
-    });
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(stream)).into_response())
+pub(crate) async fn export(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(params): Query<ExportParams>,
+) -> Result<Response, Problem> {
+    let selection = selection(params)?;
+    let seat = app.heavy.take(who.user()).map_err(|full| full.problem("exports and backups under way"))?;
+    let runtime = Arc::clone(&app.runtime);
+    let body = match selection {
+        None => {
+            let (seat, files) = seat.during(async move { runtime.ledger_files(&who).await }).await?;
+            let (dir, held) = files?;
+            outflow::produced(seat, move |send| {
+                crate::export::lines(&dir, send);
+                drop(held); // until here no segment goes
+            })?
+        }
+        Some(selection) => {
+            let work = async move { runtime.ledger_bundle(&who, selection).await };
+            let (seat, bundle) = seat.during(work).await?;
+            let bundle = bundle?;
+            outflow::produced(seat, move |send| crate::export::pieces(&bundle, send))?
+        }
+    };
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], body).into_response())
+}
+
+/// Which entries a bundle is asked for; `None` for every file.
+fn selection(params: ExportParams) -> Result<Option<Selection>, Problem> {
+    let ExportParams { form, about, from, to } = params;
+    let number = |value: Option<i64>, otherwise: u64| match value.map(u64::try_from) {
+        None => Ok(otherwise),
+        Some(Ok(number)) if number > 0 => Ok(number),
+        Some(_) => Err(Problem::unprocessable("`from` and `to` are numbers of entries, from 1")),
+    };
+    let whole = about.is_none() && from.is_none() && to.is_none();
+    match form.as_deref() {
+        None | Some("files") if whole => Ok(None),
+        None | Some("files") => Err(Problem::unprocessable("`about`, `from` and `to` are for `as=bundle`")),
+        Some("bundle") => {
+            let fits =
+                |text: &String| (1..=200).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+            if about.as_ref().is_some_and(|text| !fits(text)) {
+                return Err(Problem::unprocessable(
+                    "`about` holds a character that no id has, or is too long",
+                ));
+            }
+            Ok(Some(Selection { about, from: number(from, 1)?, to: number(to, u64::MAX)? }))
+        }
+        Some(_) => Err(Problem::unprocessable("`as`: expected files or bundle")),
+    }
 }

@@ -18,7 +18,7 @@ fn pass(row: runtime::PassRow) -> Pass {
         user: row.user.to_string(),
         parent: row.parent.map(|id| id.to_string()),
         label: row.label.to_string(),
-        grant: row.grant,
+        grant: api::ShownGrant::Known(row.grant),
         created_at: row.created_at,
         expires: row.expires,
         revoked_at: row.revoked_at,

@@ -4,27 +4,31 @@
 //! those). Text only; the server sends events, the client may send `{"type":"ping"}`.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use model::UserId;
 use runtime::{ActError, EventError, Follower};
-use tokio::sync::OwnedSemaphorePermit;
 
-use super::events::{After, event, follower, why_ended};
+use super::events::{After, SLOW, event, follower, seat, why_ended};
 use crate::app::App;
 use crate::extract::{Caller, Query};
+use crate::measure::Follower as Counted;
 use crate::pipeline::our_origin;
 use crate::problem::Problem;
+use crate::seats::Seat;
 
 const NO_PONG: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(300);
-/// A reader that takes longer than this for one message is cut.
-const SLOW: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 const MESSAGES_PER_MINUTE: usize = 600;
+/// Pongs that may come for each ping, and how many may be saved up.
+const PONGS: u32 = 2;
+const MOST_PONGS: u32 = 10;
 
 mod code {
     pub(super) const NORMAL: u16 = 1000;
@@ -54,12 +58,11 @@ pub(crate) async fn socket(
     }
     let upgrade = upgrade.map_err(|_| Problem::bad_request("this path is a WebSocket"))?;
     let follower = follower(&app, &who, query.after).await?;
-    let held = app.sockets.clone().try_acquire_owned();
-    let held = held.map_err(|_| Problem::unavailable("too many live connections; try again later"))?;
+    let seat = seat(&app, &who)?;
     let most = app.settings.socket_message_bytes;
     let ping = Duration::from_secs(app.settings.socket_ping_seconds);
     let upgrade = upgrade.protocols(["palisade.v1"]).max_message_size(most).max_frame_size(most);
-    Ok(upgrade.on_upgrade(move |socket| serve(app, socket, follower, ping, held)).into_response())
+    Ok(upgrade.on_upgrade(move |socket| serve(app, socket, follower, ping, seat)).into_response())
 }
 
 /// One open socket.
@@ -73,11 +76,13 @@ struct Pulse {
     last_pong: Instant,
     last_use: Instant,
     messages: VecDeque<Instant>,
+    /// How many pongs may still come.
+    pongs: u32,
 }
 
 impl Pulse {
     fn new(now: Instant) -> Self {
-        Self { last_pong: now, last_use: now, messages: VecDeque::new() }
+        Self { last_pong: now, last_use: now, messages: VecDeque::new(), pongs: 0 }
     }
 
     fn used(&mut self, now: Instant) {
@@ -92,6 +97,18 @@ impl Pulse {
         if now.duration_since(self.last_use) > IDLE {
             return Err(Close(code::NORMAL, "idle; reconnect with the last sequence number"));
         }
+        Ok(())
+    }
+
+    /// A ping was sent: answers to it may come.
+    fn pinged(&mut self) {
+        self.pongs = self.pongs.saturating_add(PONGS).min(MOST_PONGS);
+    }
+
+    /// Counts an answer to a ping. Answers that nobody asked for are work too.
+    fn ponged(&mut self, now: Instant) -> Result<(), Close> {
+        self.pongs = self.pongs.checked_sub(1).ok_or(Close(code::POLICY, "too many pongs"))?;
+        self.last_pong = now;
         Ok(())
     }
 
@@ -113,20 +130,26 @@ impl Pulse {
 #[derive(Debug, PartialEq, Eq)]
 struct Close(u16, &'static str);
 
-async fn serve(
-    app: App,
-    socket: WebSocket,
-    mut follower: Follower,
-    ping: Duration,
-    held: OwnedSemaphorePermit,
-) {
+/// What comes next for a follower, and the follower back: a future that stays the same while messages arrive.
+async fn next(mut follower: Follower) -> (Follower, Result<Vec<model::Event>, EventError>) {
+    let events = follower.next().await;
+    (follower, events)
+}
+
+async fn serve(app: App, socket: WebSocket, follower: Follower, ping: Duration, seat: Seat<UserId>) {
+    let _counted = Counted::new(Counted::SOCKET);
     let mut open = Open { socket, pulse: Pulse::new(Instant::now()) };
     let mut stopping = app.stopping.clone();
     let mut pings = tokio::time::interval(ping);
+    let mut coming = pin!(next(follower));
     let Close(code, reason) = loop {
         let step = tokio::select! {
-            next = follower.next() => match next {
-                Ok(events) => open.send_events(&mut follower, &events).await,
+            (mut follower, events) = &mut coming => match events {
+                Ok(events) => {
+                    let sent = open.send_events(&mut follower, &events).await;
+                    coming.set(next(follower));
+                    sent
+                }
                 Err(error @ EventError::Act(ActError::Denied(_))) => Err(Close(code::POLICY, why_ended(&error))),
                 Err(error) => Err(Close(code::AGAIN, why_ended(&error))),
             },
@@ -140,7 +163,7 @@ async fn serve(
     };
     let frame = CloseFrame { code, reason: reason.into() };
     drop(tokio::time::timeout(SLOW, open.socket.send(Message::Close(Some(frame)))).await);
-    drop(held);
+    drop(seat);
 }
 
 impl Open {
@@ -168,6 +191,7 @@ impl Open {
 
     async fn ping(&mut self) -> Result<(), Close> {
         self.pulse.check(Instant::now())?;
+        self.pulse.pinged();
         self.send(Message::Ping(Vec::new().into())).await
     }
 
@@ -180,10 +204,7 @@ impl Open {
                 return Err(Close(code::TOO_BIG, "the message is too large"));
             }
             Some(Err(_)) => return Err(Close(code::NORMAL, "closed")),
-            Some(Ok(Message::Pong(_))) => {
-                self.pulse.last_pong = now;
-                return Ok(());
-            }
+            Some(Ok(Message::Pong(_))) => return self.pulse.ponged(now),
             Some(Ok(Message::Ping(_) | Message::Text(_) | Message::Binary(_))) => {}
         }
         self.pulse.spoke(now)?;
@@ -224,6 +245,19 @@ mod tests {
         assert_eq!(pulse.check(after(301)).unwrap_err().0, 1000, "idle");
         pulse.used(after(301));
         assert_eq!(pulse.check(after(301)), Ok(()));
+    }
+
+    #[test]
+    fn gtw_04_pongs_answer_pings() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        assert_eq!(pulse.ponged(start), Err(Close(1008, "too many pongs")), "nobody asked");
+        pulse.pinged();
+        assert_eq!((pulse.ponged(start), pulse.ponged(start)), (Ok(()), Ok(())));
+        assert!(pulse.ponged(start).is_err(), "two for one");
+        (0..1_000).for_each(|_| pulse.pinged());
+        let taken = (0..1_000).take_while(|_| pulse.ponged(start).is_ok()).count();
+        assert_eq!(taken, 10, "few are saved up");
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub(crate) async fn status(State(app): State<App>, Caller(who): Caller) -> Answe
         store: status.store.into(),
         key: status.key,
         ledger_head: status.ledger_head,
+        ledger: status.ledger,
         started_at: status.started_at,
         degraded: app.settings.degraded.clone(),
     }))
@@ -55,8 +56,5 @@ pub(crate) async fn metrics(
     Caller(who): Caller,
 ) -> Result<impl IntoResponse, Problem> {
     app.runtime.may_read_metrics(&who).await?;
-    let used = app.settings.sockets.saturating_sub(app.sockets.available_permits());
-    metrics::gauge!("palisade_sockets").set(f64::from(u32::try_from(used).unwrap_or(u32::MAX)));
-    app.metrics.run_upkeep();
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], app.metrics.render()))
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], crate::measure::text(&app).await))
 }

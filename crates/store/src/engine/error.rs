@@ -25,9 +25,15 @@ pub enum EngineError {
     /// The disk is full or read-only. Reads go on; writes work again as soon as there is space.
     #[error("the store takes no writes: its disk is full or read-only; free some space and go on")]
     Full,
-    /// The connection was lost or the store closed. A commit in flight may or may not have happened.
+    /// The connection was lost or the store closed; nothing was written.
     #[error("the connection to the store is gone")]
     Gone(#[source] Option<Fault>),
+    /// The connection was lost while a change was being made durable: it may or may not have happened.
+    #[error(
+        "the connection to the store was lost while the change was being written; it may have happened: look at \
+         what there is before trying again"
+    )]
+    Unknown(#[source] Option<Fault>),
     /// An earlier statement of this transaction failed, so the transaction can only be dropped.
     #[error("the transaction already failed; start a new one")]
     Failed,

@@ -7,9 +7,10 @@
 //! goes back to the pool; closing it makes the server roll back.
 
 mod address;
+mod hold;
 mod statement;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use deadpool_postgres::tokio_postgres::{Config, NoTls};
@@ -20,6 +21,7 @@ use deadpool_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use self::address::Tls;
+use self::hold::Holding;
 use super::error::EngineError;
 use super::open::OpenError;
 use super::value::{Row, Value};
@@ -39,8 +41,8 @@ const OPTIONS: &str = "-c statement_timeout=30000 -c lock_timeout=10000 -c clien
 /// An open PostgreSQL store.
 pub(super) struct Postgres {
     pool: Pool,
-    /// The connection that holds the database for this daemon; the server lets go when it closes.
-    held: Mutex<Option<ClientWrapper>>,
+    /// What holds the database for this daemon.
+    holding: Mutex<Holding>,
 }
 
 impl Postgres {
@@ -54,21 +56,9 @@ impl Postgres {
         if config.get_application_name().is_none() {
             config.application_name("palisade");
         }
-        let store = Self { pool: pool(config, address.tls)?, held: Mutex::default() };
+        let store = Self { pool: pool(config, address.tls)?, holding: Mutex::default() };
         store.check().await?;
         Ok(store)
-    }
-
-    /// Takes the database for this daemon as long as it lives; false if another has it.
-    pub(super) async fn hold(&self) -> Result<bool, EngineError> {
-        let client = Object::take(self.client().await?);
-        let sql = "SELECT pg_try_advisory_lock(7083771718)";
-        let rows = within(statement::query(&client, sql, &[])).await?;
-        let taken = rows.first().map_or(Ok(false), |row| row.flag(0))?;
-        if taken {
-            *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
-        }
-        Ok(taken)
     }
 
     async fn check(&self) -> Result<(), OpenError> {
@@ -89,8 +79,9 @@ impl Postgres {
         result
     }
 
-    /// Begins a transaction that writes.
+    /// Begins a transaction that writes, unless the database was taken for this daemon and that hold is lost.
     pub(super) async fn write(&self) -> Result<PostgresTx, EngineError> {
+        self.may_write()?;
         self.begin("BEGIN ISOLATION LEVEL READ COMMITTED").await
     }
 
@@ -124,7 +115,7 @@ impl Postgres {
     }
 
     pub(super) fn close(&self) {
-        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.let_go();
         self.pool.close();
     }
 
@@ -218,7 +209,10 @@ impl PostgresTx {
     }
 
     pub(super) async fn commit(self) -> Result<(), EngineError> {
-        self.end("COMMIT").await
+        self.end("COMMIT").await.map_err(|error| match error {
+            EngineError::Gone(fault) => EngineError::Unknown(fault),
+            known => known,
+        })
     }
 
     /// Rolls back and keeps the connection.

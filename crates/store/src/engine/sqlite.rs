@@ -69,7 +69,7 @@ impl Sqlite {
             writer,
             snapshots: slot(connect::reader(&path, key)?),
             readers: Readers { slots: Semaphore::new(count), idle: StdMutex::new(readers) },
-            ballast: Ballast::new(path.parent().unwrap_or(Path::new("/"))),
+            ballast: Ballast::new(&path),
             written: Arc::default(),
         })
     }
@@ -230,7 +230,7 @@ impl SqliteTx {
             written.note(result.is_ok());
             result
         });
-        committed.await.map_err(|_| EngineError::Gone(None))?
+        committed.await.map_err(|_| EngineError::Unknown(None))?
     }
 
     /// The connection, as long as the transaction is alive: a full disk makes SQLite roll back by itself, and

@@ -75,3 +75,58 @@ async fn child_on_a_small_disk() {
     let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
     assert_eq!(rows(&engine).await, acknowledged + 10);
 }
+
+/// LED-02: room that was kept back is not given to whatever fills the disk, however greedy.
+#[test]
+fn led_02_room_for_narrowing_is_not_taken_by_others() {
+    let folder = kit::folder();
+    let inside = kit::child("full_disk::child_beside_a_greedy_neighbour", folder.path());
+    let mut outside = Command::new("unshare");
+    outside.arg("--mount");
+    if !rustix::process::geteuid().is_root() {
+        outside.args(["--user", "--map-root-user"]);
+    }
+    let run = outside.arg("--").arg(inside.get_program()).args(inside.get_args());
+    let output = run.env("PALISADE_CHILD", folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn child_beside_a_greedy_neighbour() {
+    let Some(folder) = kit::child_argument() else { return };
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "none"]).arg(&folder).status();
+    assert!(mount.unwrap().success());
+    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
+    let mut tx = engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, body BYTEA)", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    engine.restock();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (full, filled) = std::sync::mpsc::sync_channel(1);
+    let greedy = std::thread::spawn({
+        let (stop, file) = (stop.clone(), fs::File::create(folder.join("filler")).unwrap());
+        move || {
+            let piece = [0u8; 4096];
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                if std::io::Write::write_all(&mut &file, &piece).is_err() {
+                    let _ = full.try_send(()); // once is enough
+                }
+            }
+        }
+    });
+    filled.recv().unwrap();
+    for number in 0..40 {
+        engine.make_room();
+        insert(&engine, 8 * 1024).await.unwrap_or_else(|error| panic!("act {number}: {error}"));
+        assert!(engine.is_tight(), "what widens is not written");
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    greedy.join().unwrap();
+    fs::remove_file(folder.join("filler")).unwrap();
+    engine.restock();
+    assert!(!engine.is_tight(), "and the room is kept back again");
+    assert_eq!(fs::metadata(folder.join("room")).unwrap().len(), 4 << 20);
+    assert_eq!(rows(&engine).await, 40);
+}

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use store::engine::{Engine, EngineError, OpenError};
+use store::engine::{Engine, EngineError, Hold, OpenError};
 
 use crate::kit::{self, Server, database_of};
 
@@ -119,4 +119,68 @@ async fn abandoned_calls_do_not_spoil_the_pool() {
     let row = store.engine.row("SELECT $1", &[5.into()]).await.unwrap().unwrap();
     assert_eq!(row.int(0), Ok(5));
     assert!(started.elapsed().as_secs() < 5);
+}
+
+/// Ends the connections of a database that run, or last ran, a statement like this.
+fn terminate(place: &kit::Place, like: &str) {
+    let sql = format!(
+        "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity \
+         WHERE pid <> pg_backend_pid() AND datname = '{}' AND query LIKE '{like}'",
+        database_of(place)
+    );
+    assert_ne!(Server::shared().sql("postgres", &sql), "0");
+}
+
+/// AUT-15: a hold that is lost stops writes until it is taken again; another holder is noticed.
+#[tokio::test]
+async fn aut_15_a_lost_hold_stops_writes_until_it_is_taken_again() {
+    let store = kit::postgres().await;
+    let other = store.place.open().await;
+    assert_eq!(store.engine.keep_hold().await.unwrap(), Hold::Kept, "nobody asked");
+    assert!(store.engine.hold().await.unwrap());
+    assert!(!other.hold().await.unwrap());
+    assert_eq!(store.engine.keep_hold().await.unwrap(), Hold::Kept);
+    for _ in 0..3 {
+        terminate(&store.place, "%pg_try_advisory_lock%");
+        let deadline = Instant::now() + std::time::Duration::from_secs(10);
+        while store.engine.write().await.is_ok() {
+            assert!(Instant::now() < deadline, "the end of the connection is noticed");
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(store.engine.write().await, Err(EngineError::Gone(_))));
+        assert!(store.engine.ping().await.is_err(), "and readiness says so");
+        assert_eq!(store.engine.rows("SELECT 1", &[]).await.unwrap().len(), 1, "reads go on");
+        assert_eq!(store.engine.keep_hold().await.unwrap(), Hold::Retaken);
+        store.engine.write().await.unwrap().rollback().await.unwrap();
+    }
+    terminate(&store.place, "%pg_try_advisory_lock%");
+    assert!(other.hold().await.unwrap());
+    assert_eq!(store.engine.keep_hold().await.unwrap(), Hold::Taken);
+    assert!(matches!(store.engine.write().await, Err(EngineError::Gone(_))));
+    other.close().await.unwrap();
+}
+
+/// GTW-14: a connection that is lost during COMMIT leaves the outcome open, and the error says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn gtw_14_a_connection_lost_during_commit_is_an_unknown_outcome() {
+    let store = kit::postgres().await;
+    let mut tx = store.engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY)", &[]).await.unwrap();
+    let slow = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(20); RETURN NULL; END'";
+    tx.exec(slow, &[]).await.unwrap();
+    let trigger = "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+                   EXECUTE FUNCTION slow()";
+    tx.exec(trigger, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    let mut tx = store.engine.write().await.unwrap();
+    tx.exec("INSERT INTO t VALUES (1)", &[]).await.unwrap();
+    let commit = tokio::spawn(tx.commit());
+    let waiting = format!(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND query = 'COMMIT' AND state = 'active'",
+        database_of(&store.place)
+    );
+    while Server::shared().sql("postgres", &waiting) == "0" {}
+    terminate(&store.place, "COMMIT");
+    let error = commit.await.unwrap().unwrap_err();
+    assert!(matches!(error, EngineError::Unknown(_)), "{error:?}");
 }

@@ -16,6 +16,7 @@ async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFil
     drop(store.end_all_sign_ins(()).await);
     drop(store.list_keys((), None, 1).await);
     drop(store.create_key(()).await);
+    drop(store.offer_pairing(()).await);
     drop(store.revoke_key(()).await);
     drop(store.list_passes((), None, 1).await);
     drop(store.mint_pass(()).await);
@@ -26,7 +27,7 @@ async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFil
     drop(store.delete_repo(()).await);
     drop(store.read_worktree(()).await);
     drop(store.list_worktrees((), who, true, filter, None, 1).await);
-    drop(store.create_worktree(()).await);
+    drop(store.create_worktree((), |_| true).await);
     drop(store.update_worktree(()).await);
     drop(store.set_tier(()).await);
     drop(store.add_owner(()).await);
@@ -35,6 +36,7 @@ async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFil
     drop(store.delete_worktree(()).await);
     drop(store.add_policy(()).await);
     drop(store.remove_policy(()).await);
+    drop(store.events_after((), 0, 1).await);
 }
 
 fn main() {}

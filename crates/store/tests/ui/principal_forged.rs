@@ -12,6 +12,7 @@ fn forge() -> Principal {
         via: Via::Key(KeyId::random()),
         version: 0,
         expires: i64::MAX,
+        code_shown: true,
     }
 }
 

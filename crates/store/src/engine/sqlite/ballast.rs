@@ -1,44 +1,57 @@
 //! Room that is kept back, so that acts which only narrow happen also when the disk is full.
 //!
-//! A file of fixed size beside the store. Given up, its blocks are what such an act is written with.
-//! Invariant: while it is given up the store counts as full for everything else, so that nobody else uses the
-//! room. Not here: which acts only narrow (`runtime`).
+//! A file of fixed size beside the store. Before such an act a little is moved from it to the store's log, as
+//! blocks beyond the log's end: room on the disk as such would go to whatever fills it.
+//! Invariant: while something was given the store counts as full for everything else. Not here: which acts only
+//! narrow (`runtime`).
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, StatVfsMountFlags};
 
+use super::place::sibling;
+
 /// With less free space than this the store counts as full: the next larger write would fail.
 const FLOOR: u64 = 1024 * 1024;
-/// Enough for some hundred narrowing acts.
+/// Enough for about a hundred narrowing acts.
 const SIZE: u64 = 4 * 1024 * 1024;
+/// More than one narrowing act writes.
+const NEED: u64 = 256 * 1024;
 const FILE: &str = "room";
 
 /// The room kept back.
 pub(crate) struct Ballast {
     directory: PathBuf,
+    /// The store's log.
+    log: PathBuf,
     /// Somebody asked for room to be kept.
     wanted: AtomicBool,
     stocked: AtomicBool,
+    /// Two who give at once would give twice.
+    giving: Mutex<()>,
 }
 
 impl Ballast {
-    pub(crate) fn new(directory: &Path) -> Self {
+    /// For the store at `path`.
+    pub(crate) fn new(path: &Path) -> Self {
         Self {
-            directory: directory.to_owned(),
+            directory: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            log: sibling(path, "-wal"),
             wanted: AtomicBool::new(false),
             stocked: AtomicBool::new(false),
+            giving: Mutex::new(()),
         }
     }
 
     /// Whether only narrowing acts should be written now.
     pub(crate) fn is_tight(&self) -> bool {
-        let given_up = self.wanted.load(Ordering::Acquire) && !self.stocked.load(Ordering::Acquire);
-        given_up || self.free().is_none_or(|free| free < FLOOR)
+        let given = self.wanted.load(Ordering::Acquire) && !self.stocked.load(Ordering::Acquire);
+        given || self.free().is_none_or(|free| free < FLOOR)
     }
 
     /// Bytes that can be written, none on a disk that is read-only.
@@ -48,11 +61,42 @@ impl Ballast {
         writable.then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
-    /// Gives the room to whoever writes next.
-    pub(crate) fn give_up(&self) {
-        self.stocked.store(false, Ordering::Release);
-        // If this fails, the act that needs the room will say so.
-        drop(self.file().and_then(|file| file.set_len(0)));
+    /// Makes sure that the log can take one narrowing act: from what is free, else from the room. If that fails,
+    /// the act that needs it will say so.
+    pub(crate) fn give(&self) {
+        let _one = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let log = OpenOptions::new().read(true).write(true).open(&self.log);
+        let extends = |log: &File| -> io::Result<()> {
+            let meta = log.metadata()?;
+            let ahead = meta.blocks().saturating_mul(512).saturating_sub(meta.len());
+            if ahead < NEED {
+                rustix::fs::fallocate(log, FallocateFlags::KEEP_SIZE, 0, meta.len().saturating_add(NEED))?;
+            }
+            Ok(())
+        };
+        match log {
+            Ok(log) => {
+                let mut step = NEED;
+                while extends(&log).is_err() && self.shrink(step) {
+                    // What fills the disk took it before us: next time it has to be faster.
+                    step = step.saturating_mul(2);
+                }
+            }
+            // There is no log yet: it is made with what becomes free.
+            Err(_) => drop(self.shrink(NEED)),
+        }
+    }
+
+    /// Gives some of the room back to the disk; false if none is left.
+    fn shrink(&self, by: u64) -> bool {
+        let shrunk = || -> io::Result<bool> {
+            let file = self.file()?;
+            let held = file.metadata()?.len();
+            self.stocked.store(false, Ordering::Release);
+            file.set_len(held.saturating_sub(by))?;
+            Ok(held > 0)
+        };
+        shrunk().unwrap_or(false)
     }
 
     /// Takes the room, again if need be, once there is more than enough.
@@ -63,20 +107,23 @@ impl Ballast {
         }
         let held = self.file().and_then(|file| file.metadata()).map_or(0, |meta| meta.len());
         let missing = SIZE.saturating_sub(held);
-        if self.free().is_some_and(|free| free >= missing + 2 * FLOOR) && self.take().is_ok() {
+        if self.free().is_some_and(|free| free >= missing + 2 * FLOOR) && self.take(held).is_ok() {
             self.stocked.store(true, Ordering::Release);
         }
     }
 
-    fn take(&self) -> io::Result<()> {
-        let mut file = self.file()?;
-        if file.metadata()?.len() >= SIZE {
+    /// Adds what is missing, and keeps what is there.
+    fn take(&self, held: u64) -> io::Result<()> {
+        let file = self.file()?;
+        let missing = SIZE.saturating_sub(held);
+        if missing == 0 {
             return Ok(());
         }
-        file.set_len(0)?;
-        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, SIZE) {
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), held, missing) {
             Ok(()) => Ok(()),
-            Err(rustix::io::Errno::OPNOTSUPP) => file.write_all(&vec![0; usize::try_from(SIZE).unwrap_or(0)]),
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                file.write_all_at(&vec![0; usize::try_from(missing).unwrap_or(0)], held)
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -1,0 +1,97 @@
+//! Repositories and worktrees.
+
+use super::{Called, Client, NOTHING, part, query};
+use crate::*;
+
+/// Which worktrees to list.
+#[derive(Clone, Debug, Default)]
+pub struct WorktreeFilter {
+    /// Of this repository only.
+    pub repo: Option<String>,
+    /// Whose name contains this.
+    pub name: Option<String>,
+    /// Also those that are archived.
+    pub archived: bool,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+    /// How many.
+    pub limit: Option<u32>,
+}
+
+/// Repositories and worktrees.
+impl Client {
+    /// Lists repositories.
+    pub fn repos(&self, after: Option<&str>) -> Called<RepoPage> {
+        let query = query(&[("after", after.map(str::to_owned))]);
+        self.call("GET", &format!("/api/v1/repos{query}"), NOTHING)
+    }
+
+    /// Registers a repository.
+    pub fn create_repo(&self, body: &CreateRepoRequest) -> Called<Repo> {
+        self.call("POST", "/api/v1/repos", Some(body))
+    }
+
+    /// One repository.
+    pub fn repo(&self, id: &str) -> Called<Repo> {
+        self.call("GET", &format!("/api/v1/repos/{}", part(id)), NOTHING)
+    }
+
+    /// Removes a repository.
+    pub fn delete_repo(&self, id: &str) -> Called<()> {
+        self.call("DELETE", &format!("/api/v1/repos/{}", part(id)), NOTHING)
+    }
+
+    /// Lists worktrees.
+    pub fn worktrees(&self, filter: &WorktreeFilter) -> Called<WorktreePage> {
+        let query = query(&[
+            ("repo", filter.repo.clone()),
+            ("name", filter.name.clone()),
+            ("archived", filter.archived.then(|| "true".to_owned())),
+            ("after", filter.after.clone()),
+            ("limit", filter.limit.map(|n| n.to_string())),
+        ]);
+        self.call("GET", &format!("/api/v1/worktrees{query}"), NOTHING)
+    }
+
+    /// Creates a worktree.
+    pub fn create_worktree(&self, body: &CreateWorktreeRequest) -> Called<Worktree> {
+        self.call("POST", "/api/v1/worktrees", Some(body))
+    }
+
+    /// One worktree.
+    pub fn worktree(&self, id: &str) -> Called<Worktree> {
+        self.call("GET", &format!("/api/v1/worktrees/{}", part(id)), NOTHING)
+    }
+
+    /// Changes what it says of itself.
+    pub fn update_worktree(&self, id: &str, about: &str) -> Called<Worktree> {
+        let body = UpdateWorktreeRequest { about: about.to_owned() };
+        self.call("PATCH", &format!("/api/v1/worktrees/{}", part(id)), Some(&body))
+    }
+
+    /// Deletes a worktree.
+    pub fn delete_worktree(&self, id: &str) -> Called<()> {
+        self.call("DELETE", &format!("/api/v1/worktrees/{}", part(id)), NOTHING)
+    }
+
+    /// Changes what non-owners may do.
+    pub fn set_tier(&self, id: &str, tier: &str) -> Called<Worktree> {
+        let body = SetTierRequest { tier: tier.to_owned() };
+        self.call("PUT", &format!("/api/v1/worktrees/{}/tier", part(id)), Some(&body))
+    }
+
+    /// Adds an owner.
+    pub fn add_owner(&self, id: &str, user: &str) -> Called<Worktree> {
+        self.call("PUT", &format!("/api/v1/worktrees/{}/owners/{}", part(id), part(user)), NOTHING)
+    }
+
+    /// Removes an owner.
+    pub fn remove_owner(&self, id: &str, user: &str) -> Called<Worktree> {
+        self.call("DELETE", &format!("/api/v1/worktrees/{}/owners/{}", part(id), part(user)), NOTHING)
+    }
+
+    /// Archives a worktree.
+    pub fn archive_worktree(&self, id: &str) -> Called<Worktree> {
+        self.call("POST", &format!("/api/v1/worktrees/{}/archive", part(id)), NOTHING)
+    }
+}

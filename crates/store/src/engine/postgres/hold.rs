@@ -1,0 +1,83 @@
+//! Holds the database for one daemon: an advisory lock on a connection of its own.
+//!
+//! The server lets go when that connection ends, whoever ended it. So it is watched, and taken again when lost.
+//! Invariant: between loss and taking again nothing is written. Not here: what a daemon does when another one
+//! was faster (`runtime`).
+
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{ClientWrapper, Object};
+
+use super::{Postgres, statement};
+use crate::engine::Hold;
+use crate::engine::error::EngineError;
+
+/// How often the server is asked over the connection; between, only its end is noticed.
+const PROVE: Duration = Duration::from_secs(5);
+/// How long the server may take to answer that.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// What holds the database.
+#[derive(Default)]
+pub(super) enum Holding {
+    /// Nobody asked for it.
+    #[default]
+    Unasked,
+    /// The connection that has the lock, and when the server last answered on it.
+    Held(Arc<ClientWrapper>, Instant),
+    /// The connection fell silent and was given up.
+    Lost,
+}
+
+impl Postgres {
+    /// Takes the database for this daemon; false if another has it.
+    pub(in crate::engine) async fn hold(&self) -> Result<bool, EngineError> {
+        let client = Object::take(self.client().await?);
+        let sql = "SELECT pg_try_advisory_lock(7083771718)";
+        let rows = super::within(statement::query(&client, sql, &[])).await?;
+        let taken = rows.first().map_or(Ok(false), |row| row.flag(0))?;
+        if taken {
+            *self.holding() = Holding::Held(Arc::new(client), Instant::now());
+        }
+        Ok(taken)
+    }
+
+    /// Looks whether the hold stands, and takes it again if not.
+    pub(in crate::engine) async fn keep_hold(&self) -> Result<Hold, EngineError> {
+        let proved = match &*self.holding() {
+            Holding::Unasked => return Ok(Hold::Kept),
+            Holding::Held(client, at) if !client.is_closed() => Some((Arc::clone(client), *at)),
+            Holding::Held(..) | Holding::Lost => None,
+        };
+        if let Some((client, at)) = proved {
+            if at.elapsed() < PROVE {
+                return Ok(Hold::Kept);
+            }
+            let answer = tokio::time::timeout(ANSWER, statement::query(&client, "SELECT 1", &[])).await;
+            if matches!(answer, Ok(Ok(_))) {
+                *self.holding() = Holding::Held(client, Instant::now());
+                return Ok(Hold::Kept);
+            }
+            *self.holding() = Holding::Lost; // and the connection closes
+        }
+        Ok(if self.hold().await? { Hold::Retaken } else { Hold::Taken })
+    }
+
+    /// Whether a change may begin.
+    pub(super) fn may_write(&self) -> Result<(), EngineError> {
+        match &*self.holding() {
+            Holding::Unasked => Ok(()),
+            Holding::Held(client, _) if !client.is_closed() => Ok(()),
+            Holding::Held(..) | Holding::Lost => Err(EngineError::Gone(None)),
+        }
+    }
+
+    pub(super) fn let_go(&self) {
+        *self.holding() = Holding::Unasked;
+    }
+
+    fn holding(&self) -> MutexGuard<'_, Holding> {
+        self.holding.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

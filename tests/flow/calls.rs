@@ -1,0 +1,341 @@
+//! Every operation of the API as one call of the typed client, with what it needs made before.
+//!
+//! The table is checked against docs/openapi.json and against the daemon's own counters by
+//! `gtw_15_the_client_covers_every_operation`; other files here use it to try everything once.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use api::{
+    BootstrapRequest, ChangePasswordRequest, Client, ClientError, ConfirmTotpRequest, CreateKeyRequest,
+    CreateRepoRequest, CreateUserRequest, CreateWorktreeRequest, Hidden, LedgerFilter, LoginRequest,
+    MintPassRequest, RemoveTotpRequest, TryPolicyRequest, UpdateUserRequest, WorktreeFilter,
+};
+use tests::{Host, PASSWORD};
+
+/// Another good password.
+pub const OTHER: &str = "another long password";
+
+/// A daemon on which to try things, and names that nobody used yet.
+pub struct Stage<'a> {
+    pub host: &'a Host,
+    pub repo: String,
+    made: Cell<u32>,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub struct Who {
+    pub id: String,
+    pub client: Client,
+}
+
+impl Stage<'_> {
+    /// On a daemon that has an owner.
+    pub fn new(host: &Host) -> Stage<'_> {
+        Stage { host, repo: host.repo("stage"), made: Cell::new(0) }
+    }
+
+    /// On a daemon that nobody owns yet.
+    pub fn unclaimed(host: &Host) -> Stage<'_> {
+        Stage { host, repo: String::new(), made: Cell::new(0) }
+    }
+
+    pub fn fresh(&self) -> String {
+        self.made.set(self.made.get() + 1);
+        format!("n-{}", self.made.get())
+    }
+
+    pub fn owner(&self) -> &Client {
+        &self.host.owner().client
+    }
+
+    /// Someone new who may do everything, signed in.
+    pub fn person(&self) -> Who {
+        self.of_role("owner")
+    }
+
+    /// Someone new with this role, signed in.
+    pub fn of_role(&self, role: &str) -> Who {
+        let made = self.host.user(&self.fresh(), role);
+        Who { id: made.id, client: made.client }
+    }
+
+    /// Someone new who never signs in.
+    pub fn someone(&self) -> String {
+        self.owner().create_user(&self.new_user()).unwrap().id
+    }
+
+    pub fn new_user(&self) -> CreateUserRequest {
+        let name = self.fresh();
+        CreateUserRequest {
+            email: format!("{name}@example.org"),
+            name,
+            role: "member".into(),
+            password: Some(Hidden(PASSWORD.into())),
+            bcrypt: None,
+        }
+    }
+
+    pub fn new_repo(&self) -> CreateRepoRequest {
+        CreateRepoRequest { name: self.fresh(), origin: "https://forge.example/a/b".into() }
+    }
+
+    pub fn new_worktree(&self) -> CreateWorktreeRequest {
+        CreateWorktreeRequest {
+            repo: self.repo.clone(),
+            name: self.fresh(),
+            about: String::new(),
+            tier: Some("view".into()),
+        }
+    }
+
+    pub fn worktree(&self) -> String {
+        self.owner().create_worktree(&self.new_worktree()).unwrap().id
+    }
+
+    /// A worktree with a second owner.
+    pub fn shared_worktree(&self) -> (String, String) {
+        let (worktree, user) = (self.worktree(), self.someone());
+        self.owner().add_owner(&worktree, &user).unwrap();
+        (worktree, user)
+    }
+
+    pub fn spare_repo(&self) -> String {
+        self.owner().create_repo(&self.new_repo()).unwrap().id
+    }
+
+    pub fn key(&self) -> String {
+        self.owner().create_key(&new_key()).unwrap().key.id
+    }
+
+    pub fn pass(&self) -> String {
+        self.owner().mint_pass(&new_pass()).unwrap().pass.id
+    }
+
+    /// A policy in force that touches nobody.
+    pub fn policy(&self) -> String {
+        let id = self.fresh();
+        self.owner().add_policy(&id, NOBODY).unwrap();
+        id
+    }
+
+    pub fn setup(&self) -> BootstrapRequest {
+        BootstrapRequest {
+            secret: Hidden(self.host.secret().unwrap_or_default().to_owned()),
+            email: "owner@example.org".into(),
+            name: "Owner".into(),
+            password: Hidden(PASSWORD.into()),
+        }
+    }
+}
+
+/// A policy that forbids something to nobody who exists.
+pub const NOBODY: &str =
+    r#"forbid (principal == User::"nobody", action == Action::"status.read", resource);"#;
+
+pub fn new_key() -> CreateKeyRequest {
+    CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None }
+}
+
+pub fn new_pass() -> MintPassRequest {
+    let grant = serde_json::json!({
+        "paths": {"allow": ["rw:/work"]}, "hosts": {"allow": ["forge.example"]},
+        "tools": {"allow": ["api.worktree.read"], "deny": ["api.worktree.delete"]}, "budget": {"tokens": 7}
+    });
+    MintPassRequest { label: "p".into(), grant: serde_json::from_value(grant).unwrap(), minutes: None }
+}
+
+pub fn question(user: &str) -> TryPolicyRequest {
+    TryPolicyRequest {
+        user: user.to_owned(),
+        action: "status.read".into(),
+        resource: "installation".into(),
+        role: None,
+        with: None,
+    }
+}
+
+pub fn new_password() -> ChangePasswordRequest {
+    ChangePasswordRequest { current: Hidden(PASSWORD.into()), new: Hidden(OTHER.into()), totp: None }
+}
+
+/// The code of so many steps from now for an `otpauth:` link, by `python3`: not by the code under test.
+pub fn code(link: &str, steps: u32) -> String {
+    let script = "import sys,hmac,base64,struct,time,urllib.parse as u\n\
+        q=u.parse_qs(u.urlparse(sys.argv[1]).query);s=q['secret'][0]\n\
+        k=base64.b32decode(s+'='*(-len(s)%8));a=q.get('algorithm',['SHA1'])[0].lower()\n\
+        t=int(time.time())//int(q.get('period',['30'])[0])+int(sys.argv[2])\n\
+        h=hmac.new(k,struct.pack('>Q',t),a).digest()\n\
+        o=h[-1]&15;d=int(q.get('digits',['6'])[0])\n\
+        print(str((struct.unpack('>I',h[o:o+4])[0]&0x7fffffff)%10**d).zfill(d))";
+    let output = std::process::Command::new("python3")
+        .args(["-c", script, link, &steps.to_string()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// What turns one-time passwords on for this caller, and a code for later.
+fn totp(who: &Who) -> (ConfirmTotpRequest, String) {
+    let offer = who.client.offer_totp().unwrap();
+    let body = ConfirmTotpRequest {
+        handle: offer.handle,
+        code: Hidden(code(&offer.link.0, 0)),
+        password: Hidden(PASSWORD.into()),
+    };
+    (body, code(&offer.link.0, 1))
+}
+
+type Run = Box<dyn Fn(&Client) -> Result<(), ClientError>>;
+
+/// One operation and the client's method for it.
+pub struct Call {
+    /// Its id in the API description.
+    pub operation: &'static str,
+    /// The client's method.
+    pub method: &'static str,
+    /// Makes what it needs; what comes back makes the one call.
+    pub prepare: fn(&Stage<'_>, &Who) -> Run,
+}
+
+macro_rules! calls {
+    ($stage:ident, $who:ident; $($operation:literal => $({ $($before:tt)* })? $method:ident ( $($argument:expr),* );)+) => {
+        /// Every operation there is.
+        pub const CALLS: &[Call] = &[$(Call {
+            operation: $operation,
+            method: stringify!($method),
+            prepare: |$stage, $who| {
+                let _ = (&$stage, &$who);
+                $($($before)*)?
+                Box::new(move |client: &Client| client.$method($($argument),*).map(|_| ()))
+            },
+        }),+];
+    };
+}
+
+calls! { s, who;
+    "health_healthz" => health();
+    "health_livez" => live();
+    "health_readyz" => ready();
+    "setup_page" => setup_page("pbs_x");
+    "setup_submit" => { let body = s.setup(); } fill_setup(&body);
+    "auth_bootstrap" => { let body = s.setup(); } bootstrap(&body);
+    "auth_login" => {
+        let body = LoginRequest { email: "owner@example.org".into(), password: Hidden(PASSWORD.into()), totp: None };
+    } login(&body);
+    "auth_refresh" => { let token = s.host.owner().login(s.host).tokens.refresh_token.0; } refresh(&token);
+    "auth_pair" => { let code = s.owner().offer_pairing(&new_key()).unwrap().code.0; } pair(&code);
+    "auth_logout" => logout();
+    "auth_logout_everywhere" => logout_everywhere();
+    "auth_change_password" => change_password(&new_password());
+    "auth_offer_totp" => offer_totp();
+    "auth_confirm_totp" => { let (body, _) = totp(who); } confirm_totp(&body);
+    "auth_remove_totp" => {
+        let (body, later) = totp(who);
+        who.client.confirm_totp(&body).unwrap();
+        let body = RemoveTotpRequest { password: Hidden(PASSWORD.into()), totp: Hidden(later) };
+    } remove_totp(&body);
+    "auth_whoami" => whoami();
+    "status_status" => status();
+    "status_openapi" => openapi();
+    "status_metrics" => metrics();
+    "events_ticket" => ticket();
+    "events_stream" => follow(None);
+    "events_socket" => socket(None);
+    "users_list" => users(None, None, None);
+    "users_create" => { let body = s.new_user(); } create_user(&body);
+    "users_read" => { let id = s.someone(); } user(&id);
+    "users_update" => {
+        let id = s.someone();
+        let body = UpdateUserRequest { name: Some("N".into()), ..UpdateUserRequest::default() };
+    } update_user(&id, &body);
+    "users_delete" => { let id = s.someone(); } delete_user(&id);
+    "users_disable" => { let id = s.someone(); } disable_user(&id);
+    "users_reset_password" => { let id = s.someone(); } reset_password(&id, OTHER);
+    "users_sign_out" => { let id = s.someone(); } sign_out_user(&id);
+    "keys_list" => { let id = who.id.clone(); } keys(&id, None);
+    "keys_create" => create_key(&new_key());
+    "keys_offer_pairing" => offer_pairing(&new_key());
+    "keys_revoke" => { let id = s.key(); } revoke_key(&id);
+    "passes_list" => { let id = who.id.clone(); } passes(&id, None);
+    "passes_mint" => mint_pass(&new_pass());
+    "passes_revoke" => { let id = s.pass(); } revoke_pass(&id);
+    "repos_list" => repos(None);
+    "repos_create" => { let body = s.new_repo(); } create_repo(&body);
+    "repos_read" => { let id = s.repo.clone(); } repo(&id);
+    "repos_delete" => { let id = s.spare_repo(); } delete_repo(&id);
+    "worktrees_list" => worktrees(&WorktreeFilter::default());
+    "worktrees_create" => { let body = s.new_worktree(); } create_worktree(&body);
+    "worktrees_read" => { let id = s.worktree(); } worktree(&id);
+    "worktrees_update" => { let id = s.worktree(); } update_worktree(&id, "x");
+    "worktrees_delete" => { let id = s.worktree(); } delete_worktree(&id);
+    "worktrees_set_tier" => { let id = s.worktree(); } set_tier(&id, "all");
+    "worktrees_add_owner" => { let (id, user) = (s.worktree(), s.someone()); } add_owner(&id, &user);
+    "worktrees_remove_owner" => { let (id, user) = s.shared_worktree(); } remove_owner(&id, &user);
+    "worktrees_archive" => { let id = s.worktree(); } archive_worktree(&id);
+    "policies_list" => policies();
+    "policies_add" => { let id = s.fresh(); } add_policy(&id, NOBODY);
+    "policies_remove" => { let id = s.policy(); } remove_policy(&id);
+    "policies_try_policy" => { let body = question(&who.id); } try_policy(&body);
+    "ledger_search" => ledger(&LedgerFilter::default());
+    "ledger_export" => export_ledger();
+    "ledger_trust" => ledger_trust();
+    "ledger_verify" => verify_ledger();
+    "backup_create" => backup();
+}
+
+/// What ends or changes the caller's own login: done by someone new.
+pub fn is_final(operation: &str) -> bool {
+    [
+        "auth_logout",
+        "auth_logout_everywhere",
+        "auth_change_password",
+        "auth_offer_totp",
+        "auth_confirm_totp",
+        "auth_remove_totp",
+    ]
+    .contains(&operation)
+}
+
+/// An operation as docs/openapi.json describes it.
+#[derive(Clone, Debug)]
+pub struct Described {
+    pub method: String,
+    pub path: String,
+    /// What the gate is asked.
+    pub action: Option<String>,
+    /// What kind of answer it gives: a media type, `socket`, or `nothing`.
+    pub kind: String,
+}
+
+/// Every operation of an API description, by its id.
+pub fn described(document: &serde_json::Value) -> BTreeMap<String, Described> {
+    let mut all = BTreeMap::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+            let answers = operation["responses"].as_object().unwrap().iter();
+            let (status, answer) =
+                answers.clone().find(|(status, _)| !status.starts_with(['4', '5'])).unwrap();
+            let media = answer["content"].as_object().and_then(|content| content.keys().next().cloned());
+            let kind =
+                media.unwrap_or_else(|| if status == "101" { "socket".into() } else { "nothing".into() });
+            let one = Described {
+                method: method.to_uppercase(),
+                path: path.clone(),
+                action: operation["x-palisade-action"].as_str().map(str::to_owned),
+                kind,
+            };
+            let before = all.insert(operation["operationId"].as_str().unwrap().to_owned(), one);
+            assert!(before.is_none(), "{} stands there twice", operation["operationId"]);
+        }
+    }
+    all
+}
+
+/// The committed description.
+pub fn committed() -> serde_json::Value {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json");
+    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+}

@@ -1,0 +1,647 @@
+//! One gate behind every surface: whatever way a refused act comes, it gets the same code and leaves exactly
+//! one refusal; and what nobody knows does nothing.
+//!
+//! The surfaces that there are: HTTP by hand, the typed client, the command line, server-sent events, the
+//! WebSocket. They are not listed by hope: a new kind of answer in docs/openapi.json or a new command in
+//! docs/commands.md fails here until it has its line.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::Stdio;
+
+use api::LedgerFilter;
+use serde_json::{Value, json};
+use tests::{Host, PASSWORD, scale};
+use tungstenite::Message;
+
+use crate::calls::{
+    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_pass,
+};
+use crate::gateway_socket::{open, text};
+use crate::gateway_wire::{Reply, request, speak};
+
+/// Every kind of answer that the API gives, and the surface that it makes.
+const KINDS: &[(&str, &str)] = &[
+    ("application/json", "request and answer"),
+    ("nothing", "request and answer"),
+    ("text/plain", "request and answer"),
+    ("text/html", "request and answer"),
+    ("application/octet-stream", "request and answer"),
+    ("application/x-ndjson", "request and answer"),
+    ("text/event-stream", "server-sent events"),
+    ("socket", "WebSocket"),
+];
+
+/// What a command of the program does.
+enum Line {
+    /// Calls this operation, after what it may read: the words to type, and what comes in on standard input.
+    Calls(&'static str, fn(&Stage<'_>, &Who) -> Typed),
+    /// Asks nobody's permission, for this reason.
+    AsksNobody(&'static str),
+    /// Reads secrets from a terminal and from nowhere else, so it is not run here; its operation is, by hand
+    /// and by the client.
+    NeedsTerminal(&'static str),
+}
+
+struct Typed {
+    words: Vec<String>,
+    input: &'static str,
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Typed {
+    Typed { words: words.map(str::to_owned).to_vec(), input: "" }
+}
+
+impl Typed {
+    fn and_input(self, input: &'static str) -> Self {
+        Self { input, ..self }
+    }
+}
+
+/// A file with this text beside the configuration.
+fn file(stage: &Stage<'_>, text: &str) -> String {
+    let path = stage.host.place().join(stage.fresh());
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn new_path(stage: &Stage<'_>) -> String {
+    stage.host.place().join(stage.fresh()).to_str().unwrap().to_owned()
+}
+
+use Line::{AsksNobody, Calls, NeedsTerminal};
+
+const OFFLINE: &str = "works on files while no daemon does";
+const SHIPPED: &str = "prints what is shipped with the program";
+
+/// Every command there is; one that has variants has a line for each.
+const COMMANDS: &[(&str, Line)] = &[
+    ("up", AsksNobody("starts the daemon")),
+    ("init", AsksNobody("makes the first owner, with a one-time secret")),
+    ("login", AsksNobody("is how one becomes somebody")),
+    ("completions", AsksNobody(SHIPPED)),
+    ("man", AsksNobody(SHIPPED)),
+    ("config show", AsksNobody(OFFLINE)),
+    ("config path", AsksNobody(OFFLINE)),
+    ("backup restore", AsksNobody(OFFLINE)),
+    ("backup encrypt-store", AsksNobody(OFFLINE)),
+    ("backup migrate-store", AsksNobody(OFFLINE)),
+    ("policy template list", AsksNobody(SHIPPED)),
+    ("policy template show", AsksNobody(SHIPPED)),
+    ("account password", NeedsTerminal("auth_change_password")),
+    ("logout", Calls("auth_logout", |_, _| words(["logout"]))),
+    ("logout", Calls("auth_logout_everywhere", |_, _| words(["logout", "--everywhere"]))),
+    ("whoami", Calls("auth_whoami", |_, _| words(["whoami"]))),
+    ("status", Calls("status_status", |_, _| words(["status"]))),
+    ("account totp-on", Calls("auth_offer_totp", |_, _| words(["account", "totp-on"]))),
+    (
+        "account totp-on",
+        Calls("auth_confirm_totp", |_, who| {
+            let offer = who.client.offer_totp().unwrap();
+            let code = code(&offer.link.0, 0);
+            words(["account", "totp-on", "--handle", &offer.handle.0, "--code", &code, "--password-stdin"])
+                .and_input(PASSWORD)
+        }),
+    ),
+    (
+        "account totp-off",
+        Calls("auth_remove_totp", |_, _| {
+            words(["account", "totp-off", "--code", "123456", "--password-stdin"]).and_input(PASSWORD)
+        }),
+    ),
+    ("user list", Calls("users_list", |_, _| words(["user", "list"]))),
+    ("user show", Calls("users_read", |s, _| words(["user", "show", &s.someone()]))),
+    (
+        "user add",
+        Calls("users_create", |s, _| {
+            let name = s.fresh();
+            let email = format!("{name}@example.org");
+            words(["user", "add", "--email", &email, "--name", &name, "--password-stdin"]).and_input(PASSWORD)
+        }),
+    ),
+    ("user update", Calls("users_update", |s, _| words(["user", "update", &s.someone(), "--name", "N"]))),
+    ("user enable", Calls("users_update", |s, _| words(["user", "enable", &s.someone()]))),
+    ("user disable", Calls("users_disable", |s, _| words(["user", "disable", &s.someone()]))),
+    ("user delete", Calls("users_delete", |s, _| words(["user", "delete", &s.someone()]))),
+    (
+        "user reset-password",
+        Calls("users_reset_password", |s, _| {
+            words(["user", "reset-password", &s.someone(), "--password-stdin"]).and_input(OTHER)
+        }),
+    ),
+    ("user sign-out", Calls("users_sign_out", |s, _| words(["user", "sign-out", &s.someone()]))),
+    ("key list", Calls("keys_list", |_, who| words(["key", "list", "--user", &who.id]))),
+    ("key create", Calls("keys_create", |_, _| words(["key", "create", "k"]))),
+    ("key pair", Calls("keys_offer_pairing", |_, _| words(["key", "pair", "phone"]))),
+    ("key revoke", Calls("keys_revoke", |s, _| words(["key", "revoke", &s.key()]))),
+    ("pass list", Calls("passes_list", |_, who| words(["pass", "list", "--user", &who.id]))),
+    (
+        "pass mint",
+        Calls("passes_mint", |s, _| words(["pass", "mint", "p", "--grant", &file(s, "{\"depth\":0}")])),
+    ),
+    ("pass revoke", Calls("passes_revoke", |s, _| words(["pass", "revoke", &s.pass()]))),
+    ("repo list", Calls("repos_list", |_, _| words(["repo", "list"]))),
+    (
+        "repo add",
+        Calls("repos_create", |s, _| words(["repo", "add", &s.fresh(), "https://forge.example/a/b"])),
+    ),
+    ("repo show", Calls("repos_read", |s, _| words(["repo", "show", &s.repo]))),
+    ("repo delete", Calls("repos_delete", |s, _| words(["repo", "delete", &s.spare_repo()]))),
+    ("worktree list", Calls("worktrees_list", |_, _| words(["worktree", "list"]))),
+    ("worktree create", Calls("worktrees_create", |s, _| words(["worktree", "create", &s.repo, &s.fresh()]))),
+    ("worktree show", Calls("worktrees_read", |s, _| words(["worktree", "show", &s.worktree()]))),
+    ("worktree update", Calls("worktrees_update", |s, _| words(["worktree", "update", &s.worktree(), "x"]))),
+    ("worktree tier", Calls("worktrees_set_tier", |s, _| words(["worktree", "tier", &s.worktree(), "all"]))),
+    (
+        "worktree add-owner",
+        Calls("worktrees_add_owner", |s, _| words(["worktree", "add-owner", &s.worktree(), &s.someone()])),
+    ),
+    (
+        "worktree remove-owner",
+        Calls("worktrees_remove_owner", |s, _| {
+            let (worktree, user) = s.shared_worktree();
+            words(["worktree", "remove-owner", &worktree, &user])
+        }),
+    ),
+    ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
+    ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
+    ("policy show", Calls("policies_list", |_, _| words(["policy", "show"]))),
+    (
+        "policy explain",
+        Calls("policies_try_policy", |_, who| {
+            words(["policy", "explain", "--user", &who.id, "--action", "status.read"])
+        }),
+    ),
+    (
+        "policy test",
+        Calls("policies_try_policy", |s, who| {
+            words(["policy", "test", &file(s, NOBODY), "--user", &who.id, "--action", "status.read"])
+        }),
+    ),
+    ("policy add", Calls("policies_add", |s, _| words(["policy", "add", &s.fresh(), &file(s, NOBODY)]))),
+    (
+        "policy template apply",
+        Calls("policies_add", |_, _| words(["policy", "template", "apply", "balanced"])),
+    ),
+    ("policy remove", Calls("policies_remove", |s, _| words(["policy", "remove", &s.policy()]))),
+    ("ledger tail", Calls("ledger_search", |_, _| words(["ledger", "tail", "-n", "1"]))),
+    ("ledger search", Calls("ledger_search", |_, _| words(["ledger", "search"]))),
+    ("ledger verify", Calls("ledger_verify", |_, _| words(["ledger", "verify"]))),
+    ("ledger export", Calls("ledger_export", |s, _| words(["ledger", "export", &new_path(s)]))),
+    ("ledger export", Calls("ledger_export", |s, _| words(["ledger", "export", "--bundle", &new_path(s)]))),
+    ("ledger trust", Calls("ledger_trust", |_, _| words(["ledger", "trust"]))),
+    ("backup create", Calls("backup_create", |s, _| words(["backup", "create", &new_path(s)]))),
+];
+
+/// The commands that help tells of and that have none below them.
+fn commands() -> BTreeSet<String> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/commands.md");
+    let text = std::fs::read_to_string(file).unwrap();
+    let all: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## palisade ")).collect();
+    let has_more = |one: &str| all.iter().any(|other| other.starts_with(&format!("{one} ")));
+    all.iter().filter(|one| !has_more(one)).map(|one| (*one).to_owned()).collect()
+}
+
+/// ACC-01: the tables here are whole.
+#[test]
+fn acc_01_every_surface_there_is_has_its_line() {
+    let api = described(&committed());
+    for (id, one) in &api {
+        assert!(
+            KINDS.iter().any(|(kind, _)| *kind == one.kind),
+            "{id} answers with {}, a kind that no surface here has tried",
+            one.kind
+        );
+    }
+    for (kind, _) in KINDS {
+        assert!(api.values().any(|one| one.kind == *kind), "nothing answers with {kind} any more");
+    }
+    let lines: BTreeSet<String> = COMMANDS.iter().map(|(command, _)| (*command).to_owned()).collect();
+    assert_eq!(lines, commands(), "docs/commands.md on the right");
+    for (command, line) in COMMANDS {
+        match line {
+            Calls(operation, _) | NeedsTerminal(operation) => {
+                assert!(api.contains_key(*operation), "{command} calls {operation}");
+            }
+            AsksNobody(why) => assert!(!why.is_empty(), "{command}"),
+        }
+    }
+}
+
+/// What a refused act was told.
+type Told = (String, String);
+
+/// A request written by hand, from the description and nothing else.
+fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
+    let mut path = one.path.clone();
+    let (shared, user) = match id {
+        "worktrees_remove_owner" => stage.shared_worktree(),
+        "keys_list" | "passes_list" => (String::new(), who.id.clone()),
+        _ if path.contains("{worktree}") => (stage.worktree(), stage.someone()),
+        _ if path.contains("{user}") => (String::new(), stage.someone()),
+        _ => (String::new(), String::new()),
+    };
+    path = path.replace("{worktree}", &shared).replace("{user}", &user);
+    let made: [(&str, &dyn Fn() -> String); 4] = [
+        ("{repo}", &|| stage.spare_repo()),
+        ("{key}", &|| stage.key()),
+        ("{pass}", &|| stage.pass()),
+        ("{policy}", &|| stage.policy()),
+    ];
+    for (name, make) in made {
+        if path.contains(name) {
+            path = path.replace(name, &make());
+        }
+    }
+    assert!(!path.contains('{'), "{path}: a parameter that nobody knows how to fill");
+    let body = match id {
+        "auth_change_password" => json!({ "current": PASSWORD, "new": OTHER }),
+        "auth_confirm_totp" => {
+            let offer = who.client.offer_totp().unwrap();
+            json!({ "handle": offer.handle.0, "code": code(&offer.link.0, 0), "password": PASSWORD })
+        }
+        "auth_remove_totp" => json!({ "password": PASSWORD, "totp": "123456" }),
+        "users_create" => serde_json::to_value(stage.new_user()).unwrap(),
+        "users_update" => json!({ "name": "N" }),
+        "users_reset_password" => json!({ "password": OTHER }),
+        "keys_create" | "keys_offer_pairing" => json!({ "label": "k", "scope": "runs:read" }),
+        "passes_mint" => serde_json::to_value(new_pass()).unwrap(),
+        "repos_create" => json!({ "name": stage.fresh(), "origin": "https://forge.example/a/b" }),
+        "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
+        "worktrees_update" => json!({ "about": "x" }),
+        "worktrees_set_tier" => json!({ "tier": "all" }),
+        "policies_add" => json!({ "id": stage.fresh(), "text": NOBODY }),
+        "policies_try_policy" => {
+            json!({ "user": who.id, "action": "status.read", "resource": "installation" })
+        }
+        _ => Value::Null,
+    };
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let mut headers = vec![("content-type", "application/json")];
+    if one.kind == "socket" {
+        headers = vec![
+            ("upgrade", "websocket"),
+            ("connection", "upgrade"),
+            ("origin", stage.host.base()),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+        ];
+    }
+    let bytes = request(stage.host, who.client.token().unwrap(), &one.method, &path, &headers, &bytes);
+    if one.kind == "socket" {
+        // A handshake asks to keep the connection.
+        return String::from_utf8(bytes).unwrap().replacen("Connection: close\r\n", "", 1).into_bytes();
+    }
+    bytes
+}
+
+/// A request by hand, whose answer need not end the connection.
+fn spoken(host: &Host, bytes: &[u8], keeps: bool) -> Reply {
+    if !keeps {
+        return speak(host, bytes);
+    }
+    let mut stream = crate::gateway_wire::connect(host);
+    stream.write_all(bytes).unwrap();
+    Reply::read_one(&mut stream).unwrap()
+}
+
+/// Runs the program as someone; the error's code, or none if it did what it should.
+fn typed(host: &Host, who: &Who, typed: &Typed) -> Option<String> {
+    let mut child = host
+        .command("palisade")
+        .args(["--json", "--url", host.base()])
+        .args(&typed.words)
+        .env("PALISADE_API_KEY", who.client.token().unwrap())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Who refuses at once may not read to the end.
+    drop(child.stdin.take().unwrap().write_all(format!("{}\n", typed.input).as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{:?}: {}", typed.words, String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(output.status.success(), document["ok"] == true, "{document}");
+    document["error"]["code"].as_str().map(str::to_owned)
+}
+
+/// Goes, as someone: the code of what refused it, or none if it was done.
+type Go<'a> = Box<dyn Fn(&Who) -> Option<String> + 'a>;
+
+/// One way to try an operation, ready to go.
+struct Try<'a> {
+    surface: String,
+    who: Who,
+    run: Go<'a>,
+}
+
+/// Someone who calls with a Pass of theirs that names every tool.
+fn by_pass(stage: &Stage<'_>) -> Who {
+    let who = stage.of_role("admin");
+    let grant = serde_json::from_value(json!({ "tools": { "allow": ["*"] } })).unwrap();
+    let pass = who.client.mint_pass(&api::MintPassRequest { grant, ..new_pass() }).unwrap();
+    Who { client: who.client.with_token(&pass.token.0), ..who }
+}
+
+/// Every way there is to try this operation.
+fn ways<'a>(stage: &'a Stage<'a>, shared: &Who, id: &'static str, one: &'a Described) -> Vec<Try<'a>> {
+    let who = || match id {
+        // Nobody can be kept from signing out; but a Pass, which composes and never defines, does not.
+        "auth_logout" | "auth_logout_everywhere" => by_pass(stage),
+        _ if is_final(id) => stage.of_role("admin"),
+        _ => shared.clone(),
+    };
+    let mut ways = Vec::new();
+    let kind = KINDS.iter().find(|(kind, _)| *kind == one.kind).unwrap().1;
+
+    let hand = who();
+    let (bytes, keeps) = (by_hand(stage, &hand, id, one), one.kind == "socket");
+    ways.push(Try {
+        surface: format!("{kind} by hand"),
+        who: hand,
+        run: Box::new(move |_| {
+            let reply = spoken(stage.host, &bytes, keeps);
+            (reply.status >= 300).then(|| word(reply.problem().code))
+        }),
+    });
+
+    let client = who();
+    let call = CALLS.iter().find(|call| call.operation == id).unwrap();
+    let prepared = (call.prepare)(stage, &client);
+    ways.push(Try {
+        surface: format!("{kind} by the client"),
+        who: client,
+        run: Box::new(move |who| {
+            prepared(&who.client).err().map(|error| word(error.code().unwrap_or_else(|| panic!("{error}"))))
+        }),
+    });
+
+    for (command, line) in COMMANDS {
+        if let Calls(operation, make) = line
+            && *operation == id
+        {
+            let who = who();
+            let words = make(stage, &who);
+            let surface = format!("`palisade {command}`");
+            let run = Box::new(move |who: &Who| typed(stage.host, who, &words));
+            ways.push(Try { surface, who, run });
+        }
+    }
+    ways
+}
+
+fn word(code: api::Code) -> String {
+    serde_json::to_value(code).unwrap().as_str().unwrap().to_owned()
+}
+
+/// What the ledger says of someone after `head`: action and decision.
+fn said(host: &Host, head: u64, who: &str) -> Vec<Told> {
+    let newest = LedgerFilter { limit: Some(50), ..LedgerFilter::default() };
+    let entries = host.owner().client.ledger(&newest).unwrap().items.into_iter();
+    let entries = entries.filter(|entry| entry.seq > head && entry.who.starts_with(who));
+    entries.map(|entry| (entry.action, entry.decision)).collect()
+}
+
+/// ACC-01: every operation that the gate judges, refused over every surface that reaches it: the same code, and
+/// exactly one refusal on the ledger, of the same action.
+#[test]
+fn acc_01_a_refused_act_is_refused_alike_on_every_surface() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let stage = Stage::new(&host);
+    // Not an owner: some rights cannot be taken from owners.
+    let vic = stage.of_role("admin");
+    let api = described(&committed());
+    let mut tried: BTreeMap<String, usize> = BTreeMap::new();
+    let mut by_action: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for call in CALLS {
+        let one = &api[call.operation];
+        let Some(action) = &one.action else { continue };
+        let ways = ways(&stage, &vic, call.operation, one);
+        let people: Vec<String> = ways.iter().map(|way| format!("User::\"{}\"", way.who.id)).collect();
+        // Whoever may read all does not need the right to read the own; take that away too.
+        let more = if action == "ledger.read" { ", Action::\"ledger.read_all\"" } else { "" };
+        let forbid = format!(
+            "forbid (principal, action in [Action::\"{action}\"{more}], resource) when {{ [{}].contains(principal) }};",
+            people.join(", ")
+        );
+        let policy = stage.fresh();
+        stage.owner().add_policy(&policy, &forbid).unwrap();
+        let mut codes = BTreeMap::new();
+        for way in &ways {
+            let head = host.ledger_head();
+            let code =
+                (way.run)(&way.who).unwrap_or_else(|| panic!("{}: {} did it", call.operation, way.surface));
+            let expected = [(action.clone(), "refused".to_owned())];
+            assert_eq!(said(&host, head, &way.who.id), expected, "{}: {}", call.operation, way.surface);
+            codes.insert(way.surface.clone(), code.clone());
+            // A Pass is refused for what it is, before any policy is asked.
+            let same_cause = !way.who.client.token().unwrap().starts_with("pps_");
+            by_action.entry(action.clone()).or_default().extend(same_cause.then_some(code));
+            *tried.entry(way.surface.split(" by ").next().unwrap().to_owned()).or_default() += 1;
+        }
+        stage.owner().remove_policy(&policy).unwrap();
+        let different: BTreeSet<&String> = codes.values().collect();
+        assert_eq!(different.len(), 1, "{}: {codes:?}", call.operation);
+    }
+    // Also across operations: an action that is refused is refused with one word.
+    for (action, codes) in &by_action {
+        assert!(codes.len() <= 1, "{action}: {codes:?}");
+    }
+    for (_, surface) in KINDS {
+        assert!(tried.contains_key(*surface), "{surface} was not tried: {tried:?}");
+    }
+    let judged: BTreeSet<&str> = by_action.keys().map(String::as_str).collect();
+    let known: BTreeSet<&str> = access::ACTIONS.iter().map(|action| action.name).collect();
+    assert_eq!(judged, known, "every action was refused over every surface that reaches it");
+}
+
+/// Words that nobody knows, the same in every run.
+struct Names(u64);
+
+impl Names {
+    fn next(&mut self) -> u64 {
+        // xorshift64*
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[usize::try_from(self.next() % all.len() as u64).unwrap()]
+    }
+
+    /// A word: of an action, of a route, or with characters that might mean something to somebody.
+    fn word(&mut self) -> String {
+        let part = format!("{:x}", self.next() % 0xffff_ffff);
+        match self.next() % 6 {
+            0 => format!("worktree.{part}"),
+            1 => format!("{part}.delete"),
+            2 => format!("x{part}"),
+            3 => format!("api.{part}*"),
+            4 => format!("{part}'--"),
+            _ => format!("..{part}"),
+        }
+    }
+
+    /// An id of the right shape that nothing has, or something that is no id.
+    fn id(&mut self, prefix: &str) -> String {
+        match self.next() % 4 {
+            0 => format!("{prefix}_{:x}", self.next()),
+            1 => format!("{prefix}_"),
+            _ => format!("{prefix}_{:016x}{:016x}", self.next(), self.next()),
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
+/// Everything that an effect would change, as the owner sees it.
+fn everything(host: &Host) -> Value {
+    let client = &host.owner().client;
+    let id = &host.owner().id;
+    let worktrees =
+        api::WorktreeFilter { archived: true, limit: Some(100), ..api::WorktreeFilter::default() };
+    json!({
+        "users": client.users(None, None, Some(100)).unwrap(),
+        "repos": client.repos(None).unwrap(),
+        "worktrees": client.worktrees(&worktrees).unwrap(),
+        "keys": client.keys(id, None).unwrap(),
+        "passes": client.passes(id, None).unwrap(),
+        "policies": client.policies().unwrap(),
+    })
+}
+
+/// Nothing was done after `head`: what was begun came to nothing, and everything is as it was.
+fn no_effect(host: &Host, head: u64, before: &Value, surface: &str) {
+    let since = |decision: &str| {
+        let filter = LedgerFilter { decision: Some(decision.into()), ..LedgerFilter::default() };
+        host.ledger(&filter).into_iter().filter(|entry| entry.seq > head).collect::<Vec<_>>()
+    };
+    assert!(since("done").is_empty(), "{surface}: {:?}", since("done"));
+    // The one act whose thing only the store knows: it is begun on a name and fails there.
+    let begun: Vec<String> = since("allowed").into_iter().map(|entry| entry.action).collect();
+    assert!(begun.iter().all(|action| action == "policy.remove"), "{surface}: {begun:?}");
+    assert_eq!(begun.len(), since("failed").len(), "{surface}");
+    assert_eq!(&everything(host), before, "{surface}: something changed");
+}
+
+/// ACC-02: names of actions, routes and things that nobody knows, over every surface: no effect.
+#[test]
+fn acc_02_what_nobody_knows_has_no_effect_on_any_surface() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let stage = Stage::new(&host);
+    drop((stage.worktree(), stage.someone(), stage.key(), stage.pass(), stage.policy()));
+    let (owner, me) = (stage.owner().clone(), host.owner().id.clone());
+    let who = Who { id: me.clone(), client: owner.clone() };
+    let token = owner.token().unwrap();
+    let mut names = Names(0x0005_eed0_f9a1_15ad);
+    let many = scale(500, 25);
+    let (head, before) = (host.ledger_head(), everything(&host));
+    let api = described(&committed());
+    let prefixes = [
+        ("{user}", "usr"),
+        ("{worktree}", "wt"),
+        ("{repo}", "rep"),
+        ("{key}", "key"),
+        ("{pass}", "pas"),
+        ("{policy}", "p"),
+    ];
+    let named: Vec<&Described> = api.values().filter(|one| one.path.contains('{')).collect();
+
+    // HTTP by hand: routes, things and actions.
+    for n in 0..many {
+        let method = names.one_of(&["GET", "POST", "PUT", "PATCH", "DELETE", "BREW"]).to_owned();
+        let (method, path, body) = match n % 4 {
+            0 => (method, format!("/api/v1/{}", escaped(&names.word())), "{}".to_owned()),
+            1 => (method, format!("/{}/{}", escaped(&names.word()), escaped(&names.word())), String::new()),
+            2 => {
+                let one = named[usize::try_from(names.next() % named.len() as u64).unwrap()];
+                let mut path = one.path.clone();
+                for (parameter, prefix) in prefixes {
+                    path = path.replace(parameter, &names.id(prefix));
+                }
+                let body = names.one_of(&["{\"name\":\"x\"}", "{\"tier\":\"all\"}", "{\"about\":\"x\"}", ""]);
+                (one.method.clone(), path, body.to_owned())
+            }
+            _ => {
+                let body = json!({ "user": me, "action": names.word(), "resource": names.id("wt") });
+                ("POST".to_owned(), "/api/v1/policies/try".to_owned(), body.to_string())
+            }
+        };
+        let bytes =
+            request(&host, token, &method, &path, &[("content-type", "application/json")], body.as_bytes());
+        let reply = speak(&host, &bytes);
+        assert!((400..500).contains(&reply.status), "{method} {path} {body}: {reply:?}");
+        reply.problem();
+    }
+    no_effect(&host, head, &before, "by hand");
+
+    // The client: things and actions; routes it cannot invent.
+    for n in 0..many {
+        let wt = names.id("wt");
+        let told = match n % 10 {
+            0 => owner.delete_worktree(&wt),
+            1 => owner.set_tier(&wt, "all").map(drop),
+            2 => owner.add_owner(&wt, &me).map(drop),
+            3 => owner.delete_user(&names.id("usr")),
+            4 => owner.disable_user(&names.word()),
+            5 => owner.revoke_key(&names.id("key")),
+            6 => owner.revoke_pass(&names.id("pas")).map(drop),
+            7 => owner.delete_repo(&names.id("rep")),
+            8 => owner.remove_policy(&names.word()),
+            _ => owner
+                .try_policy(&api::TryPolicyRequest { action: names.word(), ..crate::calls::question(&me) })
+                .map(drop),
+        };
+        let status = told.unwrap_err().status();
+        assert!(status.is_some_and(|status| (400..500).contains(&status)), "{n}: {status:?}");
+    }
+    no_effect(&host, head, &before, "the client");
+
+    // The program: commands, things and actions.
+    for n in 0..many {
+        let (a, b) = (names.word(), names.word());
+        let words = match n % 6 {
+            0 => words([&a]),
+            1 => words([names.one_of(&["user", "key", "pass", "repo", "worktree", "policy", "ledger"]), &a]),
+            2 => words(["worktree", "delete", &names.id("wt")]),
+            3 => words(["user", "disable", &names.id("usr")]),
+            4 => words(["policy", "explain", "--user", &me, "--action", &a]),
+            _ => words(["policy", "template", "apply", &b]),
+        };
+        assert!(typed(&host, &who, &words).is_some(), "{:?} did something", words.words);
+    }
+    no_effect(&host, head, &before, "the program");
+
+    // Server-sent events: cursors, parameters, and paths below.
+    for n in 0..many {
+        let (query, header) = match n % 4 {
+            0 => (format!("?{}=1", escaped(&names.word())), None),
+            1 => (format!("?after={}", escaped(&names.word())), None),
+            2 => (format!("/{}", escaped(&names.word())), None),
+            _ => (String::new(), Some(names.word())),
+        };
+        let path = format!("/api/v1/events{query}");
+        let headers: Vec<(&str, &str)> = header.iter().map(|text| ("last-event-id", text.as_str())).collect();
+        let reply = speak(&host, &request(&host, token, "GET", &path, &headers, b""));
+        assert!((400..500).contains(&reply.status), "{path}: {reply:?}");
+    }
+    no_effect(&host, head, &before, "server-sent events");
+
+    // The socket: messages that would be acts, if there were any.
+    let mut socket = open(&host, host.owner(), "");
+    for _ in 0..many {
+        let message = json!({
+            "type": names.word(), "action": names.one_of(&["worktree.delete", "user.create", "policy.remove"]),
+            "resource": names.id("wt"), "id": names.word()
+        });
+        socket.send(Message::text(message.to_string())).unwrap();
+        assert!(text(&mut socket).contains(r#""type":"error""#), "{message}");
+    }
+    no_effect(&host, head, &before, "the socket");
+    assert_eq!(owner.verify_ledger().unwrap().verdict, "intact");
+}

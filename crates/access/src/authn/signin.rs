@@ -5,7 +5,7 @@ use model::{DisplayName, Email, Millis, UserId};
 use vault::Secret;
 
 use super::digest::random_text;
-use super::password::is_wrapped;
+use super::password::is_outdated;
 use super::{Authenticator, BadPassword, TotpSeed};
 use crate::record::{append, append_narrowing};
 use crate::{
@@ -121,7 +121,7 @@ impl<B: Backing> Authenticator<B> {
         };
         let stored = account.as_ref().map(|account| account.password.clone());
         let rewrite =
-            stored.as_deref().is_some_and(is_wrapped).then(|| Secret::new(password.expose().clone()));
+            stored.as_deref().is_some_and(is_outdated).then(|| Secret::new(password.expose().clone()));
         // An imported password costs bcrypt too; while there is one, every failure costs as much.
         let pad = self.backing.imported_cost().await?;
         let open = account.as_ref().is_some_and(|account| account.facts.enabled);

@@ -103,7 +103,7 @@ async fn idn_02_an_imported_account_is_not_told_apart_by_its_cost() {
     for name in ["old", "older"] {
         house.login(&format!("{name}@example.org"), PASSWORD, "10.0.0.9").await.unwrap();
     }
-    let like = "SELECT COUNT(*) FROM users WHERE password LIKE '$argon2id$v=19$m=65536,t=6,p=1$%'";
+    let like = "SELECT COUNT(*) FROM users WHERE password LIKE '$argon2id$v=19$m=65536,t=8,p=1$%'";
     assert_eq!(house.count(like).await, 3);
 }
 

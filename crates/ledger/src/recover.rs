@@ -177,7 +177,7 @@ fn scan(dir: &Path, keys: &Keys, resume: &mut Resume, last: u32) -> Result<Optio
             refuse_entries(&path, offset, lines, resume, last)?;
             return Ok(torn);
         }
-        if resume.segment >= last {
+        if resume.segment >= last || begun_in_vain(dir, resume, last) {
             return Ok(None);
         }
         resume.segment = resume.segment.saturating_add(1);
@@ -185,6 +185,13 @@ fn scan(dir: &Path, keys: &Keys, resume: &mut Resume, last: u32) -> Result<Optio
         resume.first = resume.seq.saturating_add(1);
         resume.tree = Tree::default();
     }
+}
+
+/// Whether the last segment was begun and never used while entries that no checkpoint covers stand before it:
+/// the chain goes on where they are, so that they are signed.
+fn begun_in_vain(dir: &Path, resume: &Resume, last: u32) -> bool {
+    let empty = || std::fs::symlink_metadata(segment::path(dir, last)).is_ok_and(|file| file.len() == 0);
+    resume.uncovered_since.is_some() && resume.segment.saturating_add(1) == last && empty()
 }
 
 /// Takes one more entry, which must follow from the last.

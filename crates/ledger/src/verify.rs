@@ -7,8 +7,10 @@
 
 mod bundle;
 mod chain;
+mod folder;
 mod listing;
 mod order;
+mod pass;
 mod records;
 mod report;
 mod trust;
@@ -76,11 +78,15 @@ fn check(
     if trust.is_empty() {
         findings.add(plain(Kind::NoTrust, None, "no trust root: no signature can be checked"));
     }
-    let limits = live.and_then(|live| live.limits);
-    let records = records::check(dir, trust, limits.map(|limits| limits.record_bytes), &mut findings);
-    let newest = anchors.and_then(|anchors| records::check_anchors(&records, anchors, &mut findings));
-    let outcome = chain::check(dir, key, &records, limits, &mut findings);
+    let limits = live.zip(key).and_then(|(live, key)| {
+        live.limits.filter(|limits| folder::goes_on(dir, trust, key, *limits, live.seq))
+    });
+    let checked = records::check(dir, trust, limits.map(|limits| limits.record_bytes), &mut findings);
+    let records = &checked.list;
+    let newest = anchors.and_then(|anchors| records::check_anchors(records, anchors, &mut findings));
+    let outcome = chain::check(dir, key, &checked, limits, &mut findings);
     if let Some(live) = live
+        && outcome.end_known
         && (outcome.last != live.seq || outcome.head.is_some_and(|head| head != live.head))
         && findings.tampering == 0
     {

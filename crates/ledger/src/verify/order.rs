@@ -4,7 +4,7 @@
 //! change gives one finding. Invariant: lines that follow from each other and carry their codes give none.
 //! Without the chain key a changed text is invisible here; the signed root shows it ([`super::chain`]).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use super::report::{Finding, Findings, Kind};
 use crate::keys::Code;
@@ -47,10 +47,24 @@ enum Step {
     Jump(u64, Code),
 }
 
+/// Which lines of the segment claim one place. No line is looked for among others: a segment that someone made
+/// to be slow takes as long as any other.
+struct Claims<'a> {
+    first: (usize, &'a SeenEntry),
+    last: usize,
+    last_genuine: Option<usize>,
+    /// The last one that an entry at the next place names.
+    last_followed: Option<usize>,
+}
+
 struct Segment<'a> {
     number: u32,
-    places: HashMap<u64, Vec<(usize, &'a SeenEntry)>>,
-    displaced: BTreeSet<u64>,
+    places: HashMap<u64, Claims<'a>>,
+    /// What entries name as the one before, with their place.
+    followed: HashSet<(u64, Code)>,
+    displaced: HashSet<u64>,
+    /// How many more may become displaced.
+    displaceable: usize,
     /// The last entry of another past; what follows it belongs to the same finding.
     fork: Option<Code>,
     findings: &'a mut Findings,
@@ -58,13 +72,7 @@ struct Segment<'a> {
 
 /// Goes through the lines of segment `number` and returns where the chain stands after them.
 pub(crate) fn follow(seen: &[Seen], number: u32, mut place: Place, findings: &mut Findings) -> Place {
-    let mut places: HashMap<u64, Vec<(usize, &SeenEntry)>> = HashMap::with_capacity(seen.len());
-    for (index, entry) in
-        seen.iter().enumerate().filter_map(|(index, seen)| Some((index, seen.entry.as_ref()?)))
-    {
-        places.entry(entry.seq).or_default().push((index, entry));
-    }
-    let mut segment = Segment { number, places, displaced: BTreeSet::new(), fork: None, findings };
+    let mut segment = Segment::new(seen, number, findings);
     for (index, line) in seen.iter().enumerate() {
         let step = match &line.entry {
             None => segment.no_entry(line.line, place),
@@ -80,7 +88,39 @@ pub(crate) fn follow(seen: &[Seen], number: u32, mut place: Place, findings: &mu
     place
 }
 
-impl Segment<'_> {
+impl<'a> Segment<'a> {
+    fn new(seen: &'a [Seen], number: u32, findings: &'a mut Findings) -> Self {
+        let entries =
+            || seen.iter().enumerate().filter_map(|(index, seen)| Some((index, seen.entry.as_ref()?)));
+        let followed = entries().filter_map(|(_, it)| Some((it.seq, it.prev?))).collect();
+        let mut segment = Self {
+            number,
+            places: HashMap::with_capacity(seen.len()),
+            followed,
+            displaced: HashSet::new(),
+            displaceable: seen.len().saturating_mul(2),
+            fork: None,
+            findings,
+        };
+        for (index, entry) in entries() {
+            let is_followed = segment.has_follower(entry);
+            let claims = segment.places.entry(entry.seq).or_insert(Claims {
+                first: (index, entry),
+                last: index,
+                last_genuine: None,
+                last_followed: None,
+            });
+            claims.last = index;
+            if entry.genuine == Some(true) {
+                claims.last_genuine = Some(index);
+            }
+            if is_followed {
+                claims.last_followed = Some(index);
+            }
+        }
+        segment
+    }
+
     fn no_entry(&mut self, line: u64, place: Place) -> Step {
         if self.comes_later(place.expected, None) {
             self.add(Kind::Inserted, place.expected, line, "the line is not an entry");
@@ -127,10 +167,8 @@ impl Segment<'_> {
 
     /// The code does not fit: an edit, unless the genuine entry is still to come.
     fn not_genuine(&mut self, index: usize, line: u64, place: Place) -> Step {
-        let genuine_follows = self.places.get(&place.expected).is_some_and(|all| {
-            all.iter().any(|(other, entry)| *other > index && entry.genuine == Some(true))
-        });
-        if genuine_follows {
+        let genuine = self.places.get(&place.expected).and_then(|claims| claims.last_genuine);
+        if genuine.is_some_and(|other| other > index) {
             self.add(Kind::Inserted, place.expected, line, "the entry was not written by the ledger");
             return Step::Extra;
         }
@@ -141,7 +179,10 @@ impl Segment<'_> {
     fn ahead(&mut self, index: usize, line: u64, entry: &SeenEntry, place: Place) -> Step {
         let last = entry.seq.saturating_sub(1);
         if self.comes_later(place.expected, Some(index)) {
-            self.displaced.extend((place.expected..=last).take(100_000));
+            let span = usize::try_from(entry.seq.saturating_sub(place.expected)).unwrap_or(usize::MAX);
+            let span = span.min(self.displaceable);
+            self.displaced.extend((place.expected..=last).take(span));
+            self.displaceable = self.displaceable.saturating_sub(span);
             self.add(
                 Kind::Reordered,
                 place.expected,
@@ -167,9 +208,8 @@ impl Segment<'_> {
             self.fork = Some(entry.code);
             return Step::Extra;
         }
-        let earlier =
-            self.places.get(&entry.seq).and_then(|all| all.iter().find(|(other, _)| *other < index));
-        let Some((_, earlier)) = earlier else {
+        let first = self.places.get(&entry.seq).map(|claims| claims.first);
+        let Some((_, earlier)) = first.filter(|(other, _)| *other < index) else {
             self.add(Kind::Inserted, entry.seq, line, "the entry belongs further up");
             return Step::Jump(entry.seq, entry.code);
         };
@@ -191,23 +231,17 @@ impl Segment<'_> {
 
     /// Without the key: another line claims this place too, and that is the one the next entry follows.
     fn is_copy_of_next(&self, index: usize, entry: &SeenEntry) -> bool {
-        let rivals = self.places.get(&entry.seq);
-        let rival_followed = || {
-            rivals.is_some_and(|all| {
-                all.iter().any(|(other, rival)| *other > index && self.has_follower(rival))
-            })
-        };
-        entry.genuine.is_none() && !self.has_follower(entry) && rival_followed()
+        let rival = self.places.get(&entry.seq).and_then(|claims| claims.last_followed);
+        entry.genuine.is_none() && !self.has_follower(entry) && rival.is_some_and(|other| other > index)
     }
 
     fn has_follower(&self, entry: &SeenEntry) -> bool {
-        let next = self.places.get(&entry.seq.saturating_add(1));
-        next.is_some_and(|all| all.iter().any(|(_, next)| next.prev == Some(entry.code)))
+        self.followed.contains(&(entry.seq.saturating_add(1), entry.code))
     }
 
     fn comes_later(&self, seq: u64, index: Option<usize>) -> bool {
-        let all = self.places.get(&seq);
-        all.is_some_and(|all| all.iter().any(|(other, _)| index.is_none_or(|index| *other > index)))
+        let claims = self.places.get(&seq);
+        claims.is_some_and(|claims| index.is_none_or(|index| claims.last > index))
     }
 
     fn add(&mut self, kind: Kind, seq: u64, line: u64, message: &str) {

@@ -3,6 +3,7 @@
 //! Turns its lines into [`Record`]s, each known to be valid or not; only valid ones prove anything later.
 //! Invariant: a record with a finding is never valid. Not here: whether the entries fit ([`super::chain`]).
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::report::{Finding, Findings, Kind};
@@ -21,31 +22,50 @@ pub(crate) struct Record {
     pub(crate) valid: bool,
 }
 
+/// The checkpoint file.
+#[derive(Debug)]
+pub(crate) struct Records {
+    pub(crate) list: Vec<Record>,
+    /// Whether it could be read to its end.
+    pub(crate) whole: bool,
+}
+
+/// Lines that are no records, before the rest of the file is not looked at any more.
+const MAX_BAD_LINES: u32 = 100;
+
 /// Reads and checks the file, up to byte `limit`.
-pub(crate) fn check(dir: &Path, trust: &Trust, limit: Option<u64>, findings: &mut Findings) -> Vec<Record> {
-    let mut records: Vec<Record> = Vec::new();
+pub(crate) fn check(dir: &Path, trust: &Trust, limit: Option<u64>, findings: &mut Findings) -> Records {
+    let mut records = Records { list: Vec::new(), whole: true };
+    let mut bad = 0u32;
     let path = dir.join(checkpoint::FILE);
     let mut lines = match Lines::open(&path, 0, limit) {
         Ok(lines) => lines,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return records,
         Err(error) => {
             findings.add(about(Kind::Unreadable, None, 0, format!("the checkpoint file: {error}")));
-            return records;
+            return Records { whole: false, ..records };
         }
     };
     for number in 1u64.. {
         match lines.next_within(checkpoint::MAX_RECORD) {
             Err(error) => {
                 findings.add(about(Kind::Unreadable, None, number, format!("the checkpoint file: {error}")));
-                break;
+                return Records { whole: false, ..records };
             }
             Ok(Piece::End) => break,
             Ok(Piece::Torn(..)) => {
                 findings.add(about(Kind::TornTail, None, number, "the last checkpoint is not whole".into()));
             }
             Ok(Piece::Line(line, _)) => {
-                let record = check_line(line, number, records.last(), trust, findings);
-                records.extend(record);
+                let record = check_line(line, number, records.list.last(), trust, findings);
+                bad = bad.saturating_add(u32::from(record.is_none()));
+                records.list.extend(record);
+                if bad > MAX_BAD_LINES {
+                    let message =
+                        "the checkpoint file: stopped, too many lines are no checkpoints".to_owned();
+                    findings.add(about(Kind::Unreadable, None, number, message));
+                    return Records { whole: false, ..records };
+                }
             }
         }
     }
@@ -103,9 +123,12 @@ pub(crate) fn check_anchors<'a>(
     findings: &mut Findings,
 ) -> Option<(&'a Record, Option<i64>)> {
     let mut newest = None;
+    let mut by_number: HashMap<u64, &Record> = HashMap::with_capacity(records.len());
+    for record in records {
+        by_number.entry(record.checkpoint.n).or_insert(record); // the first of several
+    }
     for (number, anchor) in &anchors.list {
-        let found = records.iter().find(|record| record.checkpoint.n == *number);
-        match found {
+        match by_number.get(number).copied() {
             Some(record) if record.hash == anchor.hash => newest = Some((record, anchor.at)),
             Some(record) => {
                 let message = format!("checkpoint {number} is not the one that was anchored");

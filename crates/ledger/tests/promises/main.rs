@@ -15,11 +15,15 @@ mod durability;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod kit;
 #[cfg(test)]
 mod mutation;
 #[cfg(test)]
 mod opening;
+#[cfg(test)]
+mod placement;
 #[cfg(test)]
 mod power_loss;
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn gtw_14_a_keyed_narrowing_happens_on_a_full_disk() {
 fn gtw_14_a_long_answer_is_given_and_not_kept() {
     let host = Host::builder().set("limits.requests_per_minute", "0").start();
     let repo = host.repo("demo");
-    for n in 0..400 {
+    for n in 0..900 {
         let body = format!(r#"{{"repo":"{repo}","name":"w-{n}","about":"{}"}}"#, "y".repeat(900));
         assert_eq!(ask(&host, "POST", "/api/v1/worktrees", &[JSON], body.as_bytes()).status, 201);
     }

@@ -21,7 +21,9 @@ const FLOOR: u64 = 1024 * 1024;
 /// Enough for about a hundred narrowing acts.
 const SIZE: u64 = 4 * 1024 * 1024;
 /// More than one narrowing act writes.
-const NEED: u64 = 256 * 1024;
+const NEED: u64 = 128 * 1024;
+/// What is moved at a time: enough for several acts, and little to lose to whoever is faster.
+const STEP: u64 = 256 * 1024;
 const FILE: &str = "room";
 
 /// The room kept back.
@@ -65,25 +67,24 @@ impl Ballast {
     /// the act that needs it will say so.
     pub(crate) fn give(&self) {
         let _one = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
-        let log = OpenOptions::new().read(true).write(true).open(&self.log);
-        let extends = |log: &File| -> io::Result<()> {
-            let meta = log.metadata()?;
-            let ahead = meta.blocks().saturating_mul(512).saturating_sub(meta.len());
-            if ahead < NEED {
-                rustix::fs::fallocate(log, FallocateFlags::KEEP_SIZE, 0, meta.len().saturating_add(NEED))?;
-            }
-            Ok(())
-        };
-        match log {
-            Ok(log) => {
-                let mut step = NEED;
-                while extends(&log).is_err() && self.shrink(step) {
-                    // What fills the disk took it before us: next time it has to be faster.
-                    step = step.saturating_mul(2);
-                }
-            }
+        let Ok(log) = OpenOptions::new().read(true).write(true).open(&self.log) else {
             // There is no log yet: it is made with what becomes free.
-            Err(_) => drop(self.shrink(NEED)),
+            let _gave = self.shrink(STEP);
+            return;
+        };
+        let Ok(meta) = log.metadata() else { return };
+        let end = meta.len().max(meta.blocks().saturating_mul(512));
+        if end.saturating_sub(meta.len()) >= NEED || reserve(&log, meta.len().saturating_add(NEED)) {
+            return;
+        }
+        let mut step = STEP;
+        while self.shrink(step) {
+            // All that was given up, or what whoever fills the disk has left of it.
+            let parts = [step, step / 2, step / 4, step / 8];
+            if parts.into_iter().any(|part| reserve(&log, end.saturating_add(part))) {
+                return;
+            }
+            step = step.saturating_mul(2);
         }
     }
 
@@ -133,4 +134,9 @@ impl Ballast {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.open(self.directory.join(FILE))
     }
+}
+
+/// Takes blocks for a file up to `end` without making it longer.
+fn reserve(file: &File, end: u64) -> bool {
+    rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, end).is_ok()
 }

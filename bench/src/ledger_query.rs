@@ -3,6 +3,7 @@
 //! 200,000 entries, or a million with `PALISADE_SCALE=1`, on the embedded database as the daemon opens it. There is
 //! no reference: the promise is a time.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +30,7 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     let home = tempfile::tempdir_in(disk)?;
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     threads.block_on(async {
-        std::fs::create_dir(home.path().join("store"))?;
+        std::fs::DirBuilder::new().mode(0o700).create(home.path().join("store"))?;
         let ring = KeyRing::new(MasterKey::random()?);
         let engine = open_engine(home.path(), &Source::Embedded, &ring).await?;
         let store = Store::start(engine, Arc::new(SystemClock)).await?;

@@ -74,14 +74,19 @@ pub enum Remembered {
     Answer(u16, Vec<u8>),
 }
 
-/// A search of the ledger's index with one condition that stands bare and an order.
+/// A search of the ledger's index: one condition that stands bare, how time is named, and the order. What is named
+/// with a sum is not looked up by its index.
 macro_rules! search {
-    ($bare:literal, $order:literal) => {
+    ($bare:literal, $at:literal, $order:literal) => {
         concat!(
             "SELECT seq, at, who, user_id, action, resource, decision, line FROM ledger_index WHERE ",
             $bare,
             " AND ($1 = '' OR user_id = $1) AND ($2 = '' OR action = $2) AND ($3 = '' OR resource = $3) \
-             AND ($4 = '' OR decision = $4) AND at >= $5 AND at < $6 AND seq < $7 ORDER BY ",
+             AND ($4 = '' OR decision = $4) AND ",
+            $at,
+            " >= $5 AND ",
+            $at,
+            " < $6 AND seq < $7 ORDER BY ",
             $order,
             " DESC LIMIT $8"
         )
@@ -175,16 +180,16 @@ impl Store {
     ) -> Result<Vec<IndexedEntry>, StoreError> {
         // The condition that leaves the fewest stands bare, so that its index is used.
         let sql = if !filter.resource.is_empty() {
-            search!("resource = $3", "seq")
+            search!("resource = $3", "at + 0", "seq")
         } else if self.is_short(filter).await? {
             // Looked up by time and then ordered, instead of walking back from the end.
-            search!("1 = 1", "seq + 0")
+            search!("1 = 1", "at", "seq + 0")
         } else if !filter.user.is_empty() {
-            search!("user_id = $1", "seq")
+            search!("user_id = $1", "at + 0", "seq")
         } else if !filter.action.is_empty() {
-            search!("action = $2", "seq")
+            search!("action = $2", "at + 0", "seq")
         } else {
-            search!("1 = 1", "seq")
+            search!("1 = 1", "at + 0", "seq")
         };
         let args = [
             filter.user.as_str().into(),

@@ -192,14 +192,14 @@ pub struct NewDevice {
     pub expires: Millis,
 }
 
-/// What is kept of a key that was just paired.
+/// What is kept of a key that was just made, whichever way.
 #[derive(Clone, Debug)]
-pub struct Paired {
+pub struct KeptKey {
     /// The key.
     pub key: KeyId,
     /// Whose.
     pub user: UserId,
-    /// What the code was made for.
+    /// What it is for.
     pub label: model::DisplayName,
     /// What it may be used for.
     pub scope: Scope,
@@ -300,7 +300,7 @@ pub trait Backing: Send + Sync + 'static {
         w: &Warrant,
         digest: &str,
         device: NewDevice,
-    ) -> impl Future<Output = Answer<Option<Paired>>> + Send;
+    ) -> impl Future<Output = Answer<Option<KeptKey>>> + Send;
 
     /// Remembers the last use of a time step; false if it was used before.
     fn use_totp_step(

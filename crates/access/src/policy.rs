@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use cedar_policy::{
     ActionConstraint, Authorizer, Context, Decision as CedarDecision, Effect, Entities, Entity, EntityId,
-    EntityTypeName, EntityUid, Policy, PolicyId, PolicySet, Request, RestrictedExpression, Schema,
+    EntityTypeName, EntityUid, Policy, PolicyId, PolicySet, Request, Response, RestrictedExpression, Schema,
     ValidationMode, Validator,
 };
 use model::{KeyId, PassId, RepoId, Role, UserId};
@@ -15,10 +15,13 @@ use model::{KeyId, PassId, RepoId, Role, UserId};
 use crate::{ACTIONS, Action, AddedPolicy, Asks, WorktreeFacts};
 
 /// The shipped schema and policies, as (file, text).
-pub const SHIPPED: [(&str, &str); 2] = [
+pub const SHIPPED: [(&str, &str); 3] = [
     ("roles.cedar", include_str!("../../../policies/roles.cedar")),
     ("worktrees.cedar", include_str!("../../../policies/worktrees.cedar")),
+    (KEPT, include_str!("../../../policies/kept.cedar")),
 ];
+/// The file whose permits no added policy takes away.
+const KEPT: &str = "kept.cedar";
 const SCHEMA: &str = include_str!("../../../policies/palisade.cedarschema");
 
 /// Why a set of policies was not taken.
@@ -130,8 +133,8 @@ pub struct Why {
 pub struct Policies {
     whole: PolicySet,
     by_action: HashMap<&'static str, (EntityUid, PolicySet)>,
-    /// The shipped policies alone, for what no added policy can take away.
-    shipped: HashMap<&'static str, PolicySet>,
+    /// What no added policy takes away: the permits that say so, and every shipped `forbid`.
+    kept: HashMap<&'static str, PolicySet>,
     worktree_rbac: bool,
 }
 
@@ -157,14 +160,16 @@ impl Policies {
     }
 
     fn load_here(added: &[AddedPolicy], worktree_rbac: bool) -> Result<Self, PolicyError> {
-        let mut whole = PolicySet::new();
+        let (mut whole, mut kept) = (PolicySet::new(), PolicySet::new());
         for (file, text) in SHIPPED {
             for policy in parse(file, text)? {
                 let id = policy.annotation("id").unwrap_or_default().to_owned();
                 insert(&mut whole, &policy, &id)?;
+                if file == KEPT || policy.effect() == Effect::Forbid {
+                    insert(&mut kept, &policy, &id)?;
+                }
             }
         }
-        let only_shipped = whole.clone();
         for one in added {
             let policy = forbid(one)?;
             insert(&mut whole, &policy, &one.id)?;
@@ -176,15 +181,16 @@ impl Policies {
         if let Some(error) = validator.validate(&whole, ValidationMode::Strict).validation_errors().next() {
             return Err(PolicyError::Misfit { id: error.policy_id().to_string(), why: error.to_string() });
         }
-        let (mut by_action, mut shipped) = (HashMap::new(), HashMap::new());
+        let (mut by_action, mut kept_by_action) = (HashMap::new(), HashMap::new());
         for action in ACTIONS {
             let uid = uid(&ACTION_TYPE, action.name).ok_or_else(|| unreadable(action.name.into()))?;
-            if KEPT.iter().any(|kept| kept.action == action.name) {
-                shipped.insert(action.name, slice(&only_shipped, &uid)?);
+            let kept = slice(&kept, &uid)?;
+            if kept.policies().any(|policy| policy.effect() == Effect::Permit) {
+                kept_by_action.insert(action.name, kept);
             }
             by_action.insert(action.name, (uid.clone(), slice(&whole, &uid)?));
         }
-        Ok(Self { whole, by_action, shipped, worktree_rbac })
+        Ok(Self { whole, by_action, kept: kept_by_action, worktree_rbac })
     }
 
     /// Whether worktrees are divided by owners and tiers at all.
@@ -220,11 +226,14 @@ impl Policies {
         let answer = self.by_action.get(action.name).and_then(|(uid, set)| {
             let (entities, request) = question(who, uid, target, asks, self.worktree_rbac)?;
             let answer = AUTHORIZER.is_authorized(&request, set, &entities);
-            let refused =
-                answer.decision() != CedarDecision::Allow || answer.diagnostics().errors().count() > 0;
-            if refused && kept(who, action, target) {
-                let set = self.shipped.get(action.name)?;
-                return Some(AUTHORIZER.is_authorized(&request, set, &entities));
+            let allows = |answer: &Response| {
+                answer.decision() == CedarDecision::Allow && answer.diagnostics().errors().count() == 0
+            };
+            if !allows(&answer)
+                && let Some(kept) = self.kept.get(action.name)
+            {
+                let kept = AUTHORIZER.is_authorized(&request, kept, &entities);
+                return Some(if allows(&kept) { kept } else { answer });
             }
             Some(answer)
         });
@@ -280,46 +289,6 @@ impl Policies {
 
 /// Room for the parser; enough for what [`bounded`] lets through, many times over.
 const PARSER_STACK: usize = 64 * 1024 * 1024;
-
-/// What added policies cannot take away.
-struct Kept {
-    action: &'static str,
-    from: From,
-}
-
-/// From whom.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum From {
-    /// From owners: they can always see what was added, undo it, and hold who did it.
-    Owners,
-    /// From anyone about themselves: signing out.
-    Oneself,
-}
-
-const KEPT: &[Kept] = &[
-    Kept { action: "policy.read", from: From::Owners },
-    Kept { action: "policy.try", from: From::Owners },
-    Kept { action: "policy.remove", from: From::Owners },
-    Kept { action: "user.list", from: From::Owners },
-    Kept { action: "user.read", from: From::Owners },
-    Kept { action: "user.update", from: From::Owners },
-    Kept { action: "user.disable", from: From::Owners },
-    Kept { action: "signin.end", from: From::Oneself },
-    Kept { action: "signin.end_all", from: From::Oneself },
-];
-
-/// Whether only the shipped policies have a say. A person who signed in, never a key or a Pass.
-fn kept(who: Subject, action: &Action, target: &Target<'_>) -> bool {
-    let own = matches!(target, Target::User { id, .. } if *id == who.user);
-    let matches = |kept: &Kept| {
-        kept.action == action.name
-            && match kept.from {
-                From::Owners => who.role == Role::Owner && who.via == "login",
-                From::Oneself => own,
-            }
-    };
-    KEPT.iter().any(matches)
-}
 
 /// Whether a text can be handed to Cedar's parser: whatever it says, it cannot nest deep enough to exhaust a
 /// stack. Brackets and operators count wherever they stand, also in strings: nesting is never deeper than that.

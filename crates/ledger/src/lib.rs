@@ -48,6 +48,7 @@ pub use ledger::{Held, Ledger, Options};
 pub use queue::{Recorded, Ticket};
 pub use read::{Entries, ExportError, Stored, export, read};
 pub use recover::Torn;
+pub use segment::is_segment;
 pub use startup::Recovery;
 pub use state::{Head, Health};
 pub use tail::Tail;

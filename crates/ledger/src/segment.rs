@@ -28,6 +28,12 @@ pub(crate) fn number_of(name: &OsStr) -> Option<u32> {
     stem.parse().ok().filter(|number| exact && *number >= 1)
 }
 
+/// Whether a file in the folder of segments is one, by its name.
+#[must_use]
+pub fn is_segment(name: &str) -> bool {
+    number_of(OsStr::new(name)).is_some()
+}
+
 /// How entries of the ledger itself name a segment.
 pub(crate) fn name(number: u32) -> String {
     format!("segment/{number:08}")

@@ -36,12 +36,6 @@ pub enum BackupError {
     Unreadable(#[source] io::Error),
 }
 
-/// Whether a file in the ledger's folder of segments is a segment, by its name: `00000001.seg`.
-#[must_use]
-pub fn is_segment(name: &str) -> bool {
-    name.strip_suffix(".seg").is_some_and(|stem| stem.len() == 8 && stem.bytes().all(|b| b.is_ascii_digit()))
-}
-
 impl Runtime {
     /// Writes a sealed copy of everything to the file that `place` makes, once it is allowed.
     ///
@@ -96,7 +90,7 @@ fn copy_ledger(seal: &mut Sealing, dir: &Path) -> io::Result<()> {
     let mut names = vec!["checkpoints.jsonl".to_owned(), "reserve".to_owned()];
     for entry in std::fs::read_dir(dir.join("segments"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if is_segment(&name) {
+        if ::ledger::is_segment(&name) {
             names.push(format!("segments/{name}"));
         }
     }

@@ -25,7 +25,7 @@ mod status;
 mod user;
 mod worktree;
 
-pub use backup::{BackupError, RestoreError, Unfinished, is_segment, restore, unfinished};
+pub use backup::{BackupError, RestoreError, Unfinished, restore, unfinished};
 pub use boot::{Boot, BootError, Mode, Runtime, Source, open_engine};
 pub use event::{EventError, Follower};
 pub use hold::HoldLost;

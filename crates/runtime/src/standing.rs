@@ -150,7 +150,7 @@ async fn common(store: &Store, dir: &Path) -> Result<i64, StandingError> {
 fn ends_with(dir: &Path, line: &str) -> bool {
     let last = std::fs::read_dir(dir.join("segments")).ok().and_then(|all| {
         let names = all.filter_map(|one| one.ok().and_then(|one| one.file_name().into_string().ok()));
-        names.filter(|name| crate::backup::is_segment(name)).max()
+        names.filter(|name| ledger::is_segment(name)).max()
     });
     let Some(name) = last else { return false };
     let window = || -> io::Result<Vec<u8>> {

@@ -51,7 +51,7 @@ fn walk(dir: &Path, each: &mut Each<'_>) -> io::Result<()> {
     let mut segments: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(dir.join("segments"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if runtime::is_segment(&name) {
+        if ledger::is_segment(&name) {
             segments.push(format!("segments/{name}"));
         }
     }

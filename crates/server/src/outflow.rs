@@ -237,6 +237,12 @@ mod tests {
         (body.unwrap(), seats)
     }
 
+    async fn freed(seats: &Seats<u8>) {
+        while seats.taken() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     #[tokio::test]
     async fn gtw_02_what_is_taken_comes_whole() {
         let (body, seats) = many(1_000);
@@ -250,17 +256,12 @@ mod tests {
     async fn gtw_02_who_takes_nothing_holds_neither_thread_nor_seat() {
         let (mut body, seats) = many(1_000);
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap().len(), 100);
-        let freed = async {
-            while seats.taken() > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(SHORT * 30, freed).await.unwrap();
+        tokio::time::timeout(SHORT * 30, freed(&seats)).await.unwrap();
         assert!(body.collect().await.is_err(), "what was cut does not look whole");
 
         let (body, seats) = many(1_000);
         drop(body);
-        tokio::task::spawn_blocking(move || while seats.taken() > 0 {}).await.unwrap();
+        tokio::time::timeout(SHORT * 30, freed(&seats)).await.unwrap();
     }
 
     #[tokio::test]

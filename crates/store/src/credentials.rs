@@ -1,7 +1,7 @@
 //! What `access` keeps: logins, refresh tokens, attempts, the set-up secret. Implements [`access::Backing`].
 
 use access::{
-    Account, AddedPolicy, Admission, Attempt, Backing, KeyFacts, NewDevice, NewOwner, NewRefresh, Paired,
+    Account, AddedPolicy, Admission, Attempt, Backing, KeptKey, KeyFacts, NewDevice, NewOwner, NewRefresh,
     PairingRow, PassFacts, PasswordHash, RefreshRow, Scope, Unavailable, UserFacts, Warrant, Window,
     WorktreeFacts,
 };
@@ -207,7 +207,7 @@ impl Backing for Store {
         row.as_ref().map(pairing_row).transpose().map_err(unavailable)
     }
 
-    async fn take_pairing(&self, _: &Warrant, digest: &str, device: NewDevice) -> Answer<Option<Paired>> {
+    async fn take_pairing(&self, _: &Warrant, digest: &str, device: NewDevice) -> Answer<Option<KeptKey>> {
         let mut tx = self.engine.write().await.map_err(unavailable)?;
         let sql = "SELECT p.user_id, p.label, p.scope FROM pairings p JOIN users u ON u.id = p.user_id \
                    WHERE p.digest = $1 AND p.expires > $2 AND u.version = p.version AND u.enabled = 1 \
@@ -359,8 +359,8 @@ fn pairing_row(row: &Row) -> Result<PairingRow, EngineError> {
     })
 }
 
-fn paired(row: &Row, device: &NewDevice) -> Result<Paired, EngineError> {
-    Ok(Paired {
+fn paired(row: &Row, device: &NewDevice) -> Result<KeptKey, EngineError> {
+    Ok(KeptKey {
         key: device.key,
         user: parsed(row, 0)?,
         label: parsed(row, 1)?,

@@ -1,7 +1,7 @@
 //! API keys and Passes: what is kept of them, and how they end.
 
 use access::{
-    CreateKey, ListKeys, ListPasses, MintPass, OfferPairing, Paired, Permit, RevokeKey, RevokePass, Scope,
+    CreateKey, KeptKey, ListKeys, ListPasses, MintPass, OfferPairing, Permit, RevokeKey, RevokePass, Scope,
 };
 use model::{DisplayName, Grant, KeyId, Millis, PassId, UserId};
 
@@ -71,7 +71,7 @@ impl Store {
     pub async fn create_key(&self, permit: Permit<CreateKey>) -> Result<ApiKey, StoreError> {
         let act = permit.into_act();
         let (key, user, label, scope) = (act.key, act.user, act.label, act.scope);
-        let made = Paired { key, user, label, scope, created_at: self.clock.now(), expires: act.expires };
+        let made = KeptKey { key, user, label, scope, created_at: self.clock.now(), expires: act.expires };
         let mut tx = self.engine.write().await?;
         insert_key(&mut tx, &made, &act.digest).await?;
         tx.commit().await?;
@@ -181,8 +181,8 @@ impl Store {
     }
 }
 
-impl From<Paired> for ApiKey {
-    fn from(made: Paired) -> Self {
+impl From<KeptKey> for ApiKey {
+    fn from(made: KeptKey) -> Self {
         Self {
             id: made.key,
             user: made.user,
@@ -197,7 +197,7 @@ impl From<Paired> for ApiKey {
 }
 
 /// Keeps a key, whichever way it was made.
-pub(crate) async fn insert_key(tx: &mut Tx, key: &Paired, digest: &str) -> Result<(), EngineError> {
+pub(crate) async fn insert_key(tx: &mut Tx, key: &KeptKey, digest: &str) -> Result<(), EngineError> {
     let seq = tx.next("api_keys").await?;
     let args = [
         key.key.to_string().into(),

@@ -9,7 +9,7 @@ use vault::Secret;
 
 use super::signin::AuthError;
 use super::{Authenticator, NewSecret};
-use crate::{Backing, NewDevice, Paired, Warrant, Window};
+use crate::{Backing, KeptKey, NewDevice, Warrant, Window};
 
 /// Crockford's alphabet: nothing that reads like something else.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -22,7 +22,7 @@ const TRIES: Window = Window { most: 5, span: 10 * 60_000 };
 #[derive(Debug)]
 pub struct NewPairing {
     /// What is kept of its key.
-    pub paired: Paired,
+    pub paired: KeptKey,
     /// The key, shown once.
     pub secret: Secret<String>,
 }

@@ -200,8 +200,8 @@ async fn fill(
 
 /// The restoration is on the restored record.
 fn record(folder: &Path, ring: &KeyRing, clock: Arc<dyn Clock>, rows: u64) -> Result<(), RestoreError> {
-    let made_empty = Box::new(|text: &str| text.to_owned());
-    let (ledger, _) = Ledger::open(folder, ledger_keys(ring), clock, made_empty, Options::default())?;
+    let as_it_is = Box::new(|text: &str| text.to_owned());
+    let (ledger, _) = Ledger::open(folder, ledger_keys(ring), clock, as_it_is, Options::default())?;
     ledger.append(Draft::new("local", "backup.restored", Decision::Noted).with("rows", rows.to_string()))?;
     ledger.close()?;
     Ok(())

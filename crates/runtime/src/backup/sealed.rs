@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use vault::{KeyRing, Place, Sealed};
 
-use super::is_segment;
+use ::ledger::is_segment;
 
 const MAGIC: &str = "palisade-backup-1";
 const CHUNK: usize = 1024 * 1024;

@@ -9,18 +9,8 @@ use vault::{KeyRing, MasterKey};
 
 use super::restore::unpack_ledger;
 use super::sealed::{Opening, Pieces, Sealing, check, section, section_end};
-use super::{copy_ledger, is_segment, read_back};
+use super::{copy_ledger, read_back};
 use crate::boot::ledger_keys;
-
-#[test]
-fn a_segment_has_eight_digits() {
-    assert!(is_segment("00000001.seg") && is_segment("99999999.seg"));
-    for name in
-        ["stray.seg", "1.seg", "+0000001.seg", "000000001.seg", "00000001.seg.seg", "00000001", ".seg", ""]
-    {
-        assert!(!is_segment(name), "{name}");
-    }
-}
 
 /// AUT-17: what waits in the reserve is part of a backup, and is chained where it is restored.
 #[test]

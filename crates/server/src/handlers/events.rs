@@ -157,12 +157,3 @@ fn sent(one: &model::Event) -> SseEvent {
 fn ended(why: &str) -> SseEvent {
     SseEvent::default().event("ended").data(why)
 }
-
-/// A follower with its place, for the socket.
-pub(crate) async fn follower(
-    app: &App,
-    who: &access::Principal,
-    after: Option<i64>,
-) -> Result<Follower, Problem> {
-    Ok(app.runtime.follow(who, after).await?)
-}

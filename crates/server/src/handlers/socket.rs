@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 use model::UserId;
 use runtime::{ActError, EventError, Follower};
 
-use super::events::{After, SLOW, event, follower, seat, why_ended};
+use super::events::{After, SLOW, event, seat, why_ended};
 use crate::app::App;
 use crate::extract::{Caller, Query};
 use crate::measure::Follower as Counted;
@@ -57,7 +57,7 @@ pub(crate) async fn socket(
         ));
     }
     let upgrade = upgrade.map_err(|_| Problem::bad_request("this path is a WebSocket"))?;
-    let follower = follower(&app, &who, query.after).await?;
+    let follower = app.runtime.follow(&who, query.after).await?;
     let seat = seat(&app, &who)?;
     let most = app.settings.socket_message_bytes;
     let ping = Duration::from_secs(app.settings.socket_ping_seconds);

@@ -1,17 +1,18 @@
 //! A full disk refuses writes, serves reads, and needs no repair.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use store::engine::{Engine, EngineError};
 
 use crate::kit::{self, KEY};
 
-/// In a mount namespace of its own, so that nothing stays mounted; as an ordinary user also in a user namespace.
-#[test]
-fn a_full_disk_refuses_writes_and_nothing_else() {
+/// Runs one of the children below in a mount namespace of its own, so that nothing stays mounted; as an ordinary
+/// user also in a user namespace.
+fn apart(child: &str) {
     let folder = kit::folder();
-    let inside = kit::child("full_disk::child_on_a_small_disk", folder.path());
+    let inside = kit::child(child, folder.path());
     let mut outside = Command::new("unshare");
     outside.arg("--mount");
     if !rustix::process::geteuid().is_root() {
@@ -21,6 +22,23 @@ fn a_full_disk_refuses_writes_and_nothing_else() {
     let output = run.env("PALISADE_CHILD", folder.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A store with one table on a disk of 16 MiB.
+async fn on_a_small_disk(folder: &Path) -> Engine {
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "none"]).arg(folder).status();
+    assert!(mount.unwrap().success());
+    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
+    let mut tx = engine.write().await.unwrap();
+    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, body BYTEA)", &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    engine
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_nothing_else() {
+    apart("full_disk::child_on_a_small_disk");
 }
 
 async fn insert(engine: &Engine, size: usize) -> Result<(), EngineError> {
@@ -37,13 +55,7 @@ async fn rows(engine: &Engine) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn child_on_a_small_disk() {
     let Some(folder) = kit::child_argument() else { return };
-    let mount =
-        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "none"]).arg(&folder).status();
-    assert!(mount.unwrap().success());
-    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
-    let mut tx = engine.write().await.unwrap();
-    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, body BYTEA)", &[]).await.unwrap();
-    tx.commit().await.unwrap();
+    let engine = on_a_small_disk(&folder).await;
     engine.ping().await.unwrap();
     fs::write(folder.join("ballast"), vec![0; 8 << 20]).unwrap();
 
@@ -79,29 +91,13 @@ async fn child_on_a_small_disk() {
 /// LED-02: room that was kept back is not given to whatever fills the disk, however greedy.
 #[test]
 fn led_02_room_for_narrowing_is_not_taken_by_others() {
-    let folder = kit::folder();
-    let inside = kit::child("full_disk::child_beside_a_greedy_neighbour", folder.path());
-    let mut outside = Command::new("unshare");
-    outside.arg("--mount");
-    if !rustix::process::geteuid().is_root() {
-        outside.args(["--user", "--map-root-user"]);
-    }
-    let run = outside.arg("--").arg(inside.get_program()).args(inside.get_args());
-    let output = run.env("PALISADE_CHILD", folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    apart("full_disk::child_beside_a_greedy_neighbour");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn child_beside_a_greedy_neighbour() {
     let Some(folder) = kit::child_argument() else { return };
-    let mount =
-        Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m,mode=700", "none"]).arg(&folder).status();
-    assert!(mount.unwrap().success());
-    let engine = Engine::open_sqlite(&folder.join("store.db"), &KEY).await.unwrap();
-    let mut tx = engine.write().await.unwrap();
-    tx.exec("CREATE TABLE t (id BIGINT PRIMARY KEY, body BYTEA)", &[]).await.unwrap();
-    tx.commit().await.unwrap();
+    let engine = on_a_small_disk(&folder).await;
     engine.restock();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (full, filled) = std::sync::mpsc::sync_channel(1);

@@ -34,4 +34,5 @@ mod ledger_search;
 mod ledger_secrets;
 mod skeleton;
 mod surfaces;
+mod surfaces_unknown;
 mod templates;

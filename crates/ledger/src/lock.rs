@@ -47,8 +47,8 @@ impl Lock {
             }
         }
         // A full disk must not keep a ledger closed, so a pid that cannot be written is left out.
-        let _ =
-            file.set_len(0).and_then(|()| file.write_all_at(std::process::id().to_string().as_bytes(), 0));
+        // Written over what was there, at one length: cutting a file first makes short-lived holders wait for the disk.
+        let _ = file.write_all_at(format!("{:<10}\n", std::process::id()).as_bytes(), 0);
         Ok(Self { _file: file })
     }
 }

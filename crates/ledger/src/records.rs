@@ -13,6 +13,9 @@ use crate::error::OpenError;
 use crate::keys::Keys;
 use crate::merkle::Hash;
 
+/// As much of the file's end as is looked at first: a few records without many open entries.
+const FIRST_WINDOW: u64 = 8 * 1024;
+
 /// What the checkpoint file ends with.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -47,9 +50,9 @@ pub(crate) fn read(dir: &Path, keys: &Keys) -> Result<Records, OpenError> {
         Err(error) => return Err(at(error)),
     };
     let length = file.metadata().map_err(at)?.len();
-    // The window nearly always holds what is needed; if not, the whole file does.
+    // The window nearly always holds what is needed; if not, a larger one or the whole file does.
     let window = u64::try_from(checkpoint::MAX_RECORD * 4).unwrap_or(u64::MAX);
-    for start in [length.saturating_sub(window), 0] {
+    for start in [length.saturating_sub(FIRST_WINDOW), length.saturating_sub(window), 0] {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start)).map_err(at)?;
         file.read_to_end(&mut bytes).map_err(at)?;

@@ -115,7 +115,7 @@ fn start(dir: &Path, keys: &Keys, records: Records) -> Result<Resume, OpenError>
         uncovered_since: None,
         torn: None,
     };
-    let Some(last) = resume.records.last.take() else { return Ok(resume) };
+    let Some(last) = resume.records.last.clone() else { return Ok(resume) };
     let rolled_back = |found| OpenError::RolledBack { checkpoint: last.n, claimed: last.last, found };
     let path = segment::path(dir, last.segment);
     let line = match segment::line_before(&path, last.bytes) {

@@ -45,11 +45,11 @@ impl Waiting {
 /// The open reserve.
 #[derive(Debug)]
 pub(crate) struct Reserve {
-    file: File,
-    size: u64,
-    used: u64,
+    pub(crate) file: File,
+    pub(crate) size: u64,
+    pub(crate) used: u64,
     /// The last ticket given out.
-    ticket: u64,
+    pub(crate) ticket: u64,
     pub(crate) waiting: Vec<Waiting>,
 }
 

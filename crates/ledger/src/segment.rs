@@ -15,6 +15,9 @@ use crate::draft::MAX_LINE;
 /// The folder of segments inside a ledger directory.
 pub(crate) const FOLDER: &str = "segments";
 
+/// Holds most lines.
+const SHORT_WINDOW: usize = 4096;
+
 /// The path of segment `number`.
 pub(crate) fn path(dir: &Path, number: u32) -> PathBuf {
     dir.join(FOLDER).join(format!("{number:08}.seg"))
@@ -108,13 +111,19 @@ pub(crate) fn line_before(path: &Path, end: u64) -> io::Result<Option<Vec<u8>>> 
     if file.metadata()?.len() < end {
         return Ok(None);
     }
-    let window = u64::try_from(MAX_LINE).unwrap_or(u64::MAX).saturating_add(2).min(end);
-    file.seek(SeekFrom::Start(end.saturating_sub(window)))?;
-    let mut bytes = Vec::new();
-    file.take(window).read_to_end(&mut bytes)?;
-    let Some(body) = bytes.strip_suffix(b"\n") else { return Ok(None) };
-    let line = body.rsplit(|byte| *byte == b'\n').next();
-    Ok(line.map(<[u8]>::to_vec))
+    // Most lines are short; a window that holds no beginning of one is read again at full size.
+    let longest = MAX_LINE.saturating_add(2);
+    for size in [SHORT_WINDOW, longest] {
+        let window = u64::try_from(size).unwrap_or(u64::MAX).min(end);
+        file.seek(SeekFrom::Start(end.saturating_sub(window)))?;
+        let mut bytes = Vec::with_capacity(size);
+        (&mut file).take(window).read_to_end(&mut bytes)?;
+        let Some(body) = bytes.strip_suffix(b"\n") else { return Ok(None) };
+        if size == longest || window == end || body.contains(&b'\n') {
+            return Ok(body.rsplit(|byte| *byte == b'\n').next().map(<[u8]>::to_vec));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -73,7 +73,11 @@ pub(crate) fn start(
 ///
 /// Records that follow the same entry were chained together, directly after it, so that the late entries
 /// there say how many of them are done.
-fn forget_chained(dir: &Path, reserve: &mut Reserve, seq: u64) -> Result<BTreeMap<Ticket, u64>, OpenError> {
+pub(crate) fn forget_chained(
+    dir: &Path,
+    reserve: &mut Reserve,
+    seq: u64,
+) -> Result<BTreeMap<Ticket, u64>, OpenError> {
     let mut tickets = BTreeMap::new();
     let groups: BTreeSet<u64> =
         reserve.waiting.iter().map(|entry| entry.after).filter(|after| *after < seq).collect();
@@ -117,7 +121,7 @@ fn still_open(dir: &Path, writer: &Writer) -> Result<Vec<(Recorded, Entry)>, Ope
     Ok(found)
 }
 
-fn mark_of(torn: &Torn) -> Draft {
+pub(crate) fn mark_of(torn: &Torn) -> Draft {
     let kept =
         torn.kept.as_ref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
     Draft::new("ledger", "ledger.recovered", Decision::Noted)

@@ -51,19 +51,19 @@ pub(crate) struct Writer {
     pub(crate) tickets: BTreeMap<Ticket, u64>,
     /// Shared with the ledger, and with everyone who needs the segments as they are.
     pub(crate) held: Arc<()>,
-    buffer: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
 }
 
 /// The segment being written.
 pub(crate) struct Segment {
     pub(crate) number: u32,
-    file: File,
+    pub(crate) file: File,
     pub(crate) bytes: u64,
     pub(crate) first: u64,
     /// When its first entry was written.
     pub(crate) since: Option<Millis>,
     pub(crate) tree: Tree,
-    cut_owed: bool,
+    pub(crate) cut_owed: bool,
 }
 
 /// A batch as it will be, if the write succeeds.

@@ -1,5 +1,6 @@
 //! What can be typed.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -36,6 +37,12 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a command in a sandbox: it works as usual and cannot see or touch what it was not given
+    ///
+    /// The current directory, or the repository around it, is given to it. No daemon and no root are needed.
+    /// Exit codes: the command's own; 125 the sandbox could not be made; 126 the command cannot be executed;
+    /// 127 the command is not found.
+    Run(RunArgs),
     /// Start the daemon
     Up {
         /// Set a configuration key, stronger than file and environment
@@ -115,6 +122,57 @@ pub(crate) enum Command {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+}
+
+/// `run` alone, as it is typed most often.
+#[derive(Debug, Parser)]
+#[command(name = "palisade run", disable_help_flag = true)]
+pub(crate) struct RunOnly {
+    #[arg(long, env = "PALISADE_CONFIG", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) args: RunArgs,
+}
+
+impl RunOnly {
+    /// What was typed, if it is `run` and nothing else; whatever is strange is for the whole parser to explain.
+    pub(crate) fn parse_quickly() -> Option<Self> {
+        let mut words = std::env::args_os();
+        let name = words.next()?;
+        (words.next()? == "run").then_some(())?;
+        Self::try_parse_from(std::iter::once(name).chain(words)).ok()
+    }
+}
+
+/// A command, and what it is given.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The shape of the sandbox: `dev`, `strict`, `read-only`, or one of your own
+    #[arg(long, default_value = "dev", value_name = "NAME")]
+    pub(crate) profile: String,
+    /// Also show this path, read-only
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ro: Vec<String>,
+    /// Also give this path, writable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rw: Vec<String>,
+    /// Pass this variable, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Show files of this name that the profile hides, such as `.env`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show: Vec<String>,
+    /// Limits, such as `memory=2g,pids=512`
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    pub(crate) limit: Vec<String>,
+    /// Keep every change in a layer of its own
+    #[arg(long)]
+    pub(crate) overlay: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Someone new.

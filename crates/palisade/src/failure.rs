@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     /// A program could not be started.
     #[error("{0}")]
     Program(String),
+    /// A sandbox could not be made, or its command not be started; with the exit code that says which.
+    #[error("{0}")]
+    Sandbox(String, u8),
     /// The ledger is not what was written.
     #[error("the ledger was tampered with")]
     Tampered(serde_json::Value, String),
@@ -60,6 +63,7 @@ impl Failure {
             Self::SignedOut => "auth_required".into(),
             Self::File { .. } => "file".into(),
             Self::Program(_) => "program".into(),
+            Self::Sandbox(..) => "sandbox".into(),
             Self::Tampered(..) => "tampered".into(),
             Self::Unverifiable(..) => "unverifiable".into(),
         }
@@ -69,12 +73,21 @@ impl Failure {
     pub(crate) fn exit(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::NoTerminal(..) | Self::Unverifiable(..) => 2,
+            Self::Sandbox(_, code) => *code,
             Self::Client(_)
             | Self::NotFound(_)
             | Self::SignedOut
             | Self::File { .. }
             | Self::Program(_)
             | Self::Tampered(..) => 1,
+        }
+    }
+
+    /// The exit code of `run`, whose other codes are the command's own.
+    pub(crate) fn exit_of_run(&self) -> u8 {
+        match self {
+            Self::Sandbox(_, code) => *code,
+            _ => 125,
         }
     }
 

@@ -16,11 +16,18 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    let typed: Vec<String> = std::env::args().collect();
+    // The launcher's way is short: `run` is understood without building every other command.
+    if let Some(cli::RunOnly { config, json, args }) = cli::RunOnly::parse_quickly() {
+        return commands::run::run(config.as_deref(), json, args);
+    }
+    let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match cli::Cli::try_parse() {
+        Ok(cli::Cli { config, json, command: cli::Command::Run(args), .. }) => {
+            commands::run::run(config.as_deref(), json, args)
+        }
         Ok(cli) => {
             let place = cli.place();
-            let outcome = commands::run(cli);
+            let outcome = commands::carry_out(cli);
             output::finish(&place, outcome)
         }
         Err(error) => output::misunderstood(&error, typed.iter().any(|word| word == "--json")),

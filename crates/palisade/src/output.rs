@@ -102,6 +102,27 @@ pub(crate) fn misunderstood(error: &clap::Error, json: bool) -> ExitCode {
     ExitCode::from(2)
 }
 
+/// Says why nothing was run.
+pub(crate) fn refused_run(failure: &Failure, json: bool) {
+    if json {
+        let error = json!({ "code": failure.code(), "message": failure.to_string(), "request_id": null });
+        let text = line(&json!({ "ok": false, "command": "run", "result": null, "error": error }));
+        write(io::stdout().lock(), &text, false);
+    } else {
+        tell(&failure.to_string());
+    }
+}
+
+/// Says what came of a run.
+pub(crate) fn report(result: &Value) {
+    write(io::stdout().lock(), &line(&json!({ "ok": true, "command": "run", "result": result })), false);
+}
+
+/// Says something beside what a command prints.
+pub(crate) fn tell(text: &str) {
+    write(io::stderr().lock(), &format!("palisade: {}\n", text.trim_end()), false);
+}
+
 fn line(value: &Value) -> String {
     format!("{value}\n")
 }

@@ -21,6 +21,8 @@ mod kit;
 #[cfg(test)]
 mod mutation;
 #[cfg(test)]
+mod once;
+#[cfg(test)]
 mod opening;
 #[cfg(test)]
 mod placement;

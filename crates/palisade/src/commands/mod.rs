@@ -7,8 +7,10 @@ mod launch;
 mod ledger;
 mod pass;
 mod policy;
+mod record;
 mod repo;
 mod resolve;
+pub(crate) mod run;
 mod template;
 mod user;
 mod worktree;
@@ -18,10 +20,12 @@ use crate::failure::Failure;
 use crate::output::{Shown, moment};
 use crate::session::Session;
 
-/// Runs a command.
-pub(crate) fn run(cli: Cli) -> Result<Shown, Failure> {
+/// Carries a command out.
+pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
     let session = Session::new(cli.config, cli.url, cli.ca, cli.insecure_http, cli.totp);
     match cli.command {
+        // It has an exit code of its own, so it never comes here.
+        Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
         Command::Up { set, accept_ledger_loss } => launch::up(&session, &set, accept_ledger_loss),
         Command::Init { secret, who } => account::init(&session, secret, who),
         Command::Login { code: Some(code), .. } => account::pair(&session, &code),

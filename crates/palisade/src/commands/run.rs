@@ -1,0 +1,329 @@
+//! `palisade run`: a command in a sandbox, without a daemon.
+//!
+//! Flow: what was typed -> the profile and the caller's surroundings -> `sandbox` -> the command's own exit code.
+//! Exit codes: the command's own; 125 the sandbox could not be made; 126 the command cannot be executed; 127 it is
+//! not found.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use sandbox::profile::{
+    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, pending_notice,
+};
+use sandbox::receipt::{
+    Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
+};
+use sandbox::{Caller, Ended, Held, LaunchError, Spec, Standard};
+use serde_json::json;
+
+use super::record::OwnRecord;
+use crate::cli::RunArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// The most that a profile may be long; the parser refuses less.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Where this installation keeps what `run` needs.
+pub(crate) struct Home {
+    /// Profiles and consents.
+    pub(crate) config: PathBuf,
+    /// Homes of agents, changes of layers, the user's ledger.
+    pub(crate) state: PathBuf,
+}
+
+impl Home {
+    /// Beside the configuration that was named, or where the base directories say.
+    pub(crate) fn find(config: Option<&Path>) -> Self {
+        let places = api::Places::find(config);
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let state = match (config, variable("XDG_STATE_HOME"), variable("HOME")) {
+            (Some(_), ..) => places.data.with_file_name("state"),
+            (None, Some(base), _) => base.join("palisade"),
+            (None, None, Some(home)) => home.join(".local/state/palisade"),
+            (None, None, None) => places.data.join("state"),
+        };
+        Self { config: places.config_dir().to_owned(), state }
+    }
+}
+
+/// Runs the command and gives its exit code.
+pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode {
+    match started(config, json, args) {
+        Ok(code) => code,
+        Err(failure) => {
+            output::refused_run(&failure, json);
+            ExitCode::from(failure.exit_of_run())
+        }
+    }
+}
+
+fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
+    let home = Home::find(config);
+    let caller = caller(&home, &args.command)?;
+    let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
+    if let Some(notice) = pending_notice(&pending) {
+        output::tell(&notice);
+    }
+    let record = OwnRecord::open(&home.state)?;
+    let run = RunId::new().map_err(|error| broken(&error))?;
+    let asked = Asked { run: &run, profile: &profile, caller: &caller, command: &args.command };
+    let prepared = match Spec::of(&profile, &caller, args.command.clone()) {
+        Ok(prepared) => prepared,
+        Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
+    };
+    let held = prepared.spec.plan(run.clone()).map_err(|error| broken(&error));
+    let held = held.and_then(|plan| plan.launch(standard(json)?).map_err(refused));
+    let held = match held {
+        Ok(held) => held,
+        Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
+    };
+    let launched = asked.receipt(&record, &held, &home)?;
+    let begun = Instant::now();
+    let ended = held.go().map_err(refused)?.wait().map_err(|error| broken(&error))?;
+    drop(prepared.stubs);
+    let end = End {
+        exit: exit(ended),
+        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        launch: Some(launched),
+        findings: Vec::new(),
+    };
+    record.append_narrowing(&end_draft(&who(), &run, &end))?;
+    if json {
+        output::report(&json!({ "run": run.as_str(), "exit": ended.code(), "ended": word(ended) }));
+    }
+    Ok(ExitCode::from(ended.code()))
+}
+
+fn broken(error: &dyn std::fmt::Display) -> Failure {
+    Failure::Sandbox(error.to_string(), 125)
+}
+
+/// Who runs, as the user's own ledger knows them.
+fn who() -> String {
+    format!("uid:{}", rustix::process::getuid().as_raw())
+}
+
+fn exit(ended: Ended) -> Exit {
+    match ended {
+        Ended::Code(code) => Exit::Code(code.into()),
+        Ended::Signal(signal) => Exit::Signal(signal),
+        Ended::NotExecuted(_) => Exit::Code(ended.code().into()),
+        Ended::Killed => Exit::Signal(9),
+    }
+}
+
+/// What was asked for, as the record tells it.
+struct Asked<'a> {
+    run: &'a RunId,
+    profile: &'a Profile,
+    caller: &'a Caller,
+    command: &'a [OsString],
+}
+
+impl Asked<'_> {
+    fn profile(&self) -> ProfileRef {
+        let sha256 = Digest::of(self.profile.to_toml().as_bytes());
+        ProfileRef { name: self.profile.name.as_str().to_owned(), sha256 }
+    }
+
+    /// Records that nothing was run; what kept it from running is what the person is told.
+    fn refused(&self, record: &OwnRecord, refusal: Refusal, failure: Failure) -> Failure {
+        let draft = refused_draft(&who(), self.run, Some(&self.profile()), &refusal);
+        match record.append_narrowing(&draft) {
+            Ok(()) => failure,
+            Err(unrecorded) => {
+                let code = failure.exit_of_run();
+                Failure::Sandbox(format!("{failure}; and {unrecorded}"), code)
+            }
+        }
+    }
+
+    /// Measures, compares, signs and records; nothing goes on if one of them fails. The number of the entry.
+    fn receipt(&self, record: &OwnRecord, held: &Held, home: &Home) -> Result<u64, Failure> {
+        let account = held.measure(&home.state.join("binaries")).map_err(|error| broken(&error))?;
+        if let Err(differences) = compare(&account.expected, &account.facts) {
+            let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
+            let failure = broken(&format!("the sandbox is not as planned, so nothing was run: {}", told.join("; ")));
+            return Err(self.refused(record, Refusal::NotAsPlanned(differences), failure));
+        }
+        let scrub = |text: &std::ffi::OsStr| redact::Redactor::new().scrub(&text.to_string_lossy()).into_owned();
+        let receipt = Receipt {
+            version: sandbox::receipt::VERSION,
+            run: self.run.clone(),
+            at: now(),
+            host: HostInfo {
+                kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+                boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                    .map(|text| text.trim().to_owned())
+                    .map_err(|error| broken(&error))?,
+            },
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            command: self.command.iter().map(|word| scrub(word)).collect(),
+            cwd: scrub(self.caller.directory.as_os_str()),
+            worktree: Some(scrub(self.caller.worktree.as_os_str())),
+            profile: self.profile(),
+            degraded: Vec::new(),
+            facts: account.facts,
+        };
+        let sealed = receipt.seal(&record.receipt_key()).map_err(|error| broken(&error))?;
+        record.keep(self.run, &sealed)?;
+        record.append(&launch_draft(&who(), &sealed))
+    }
+}
+
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn word(ended: Ended) -> &'static str {
+    match ended {
+        Ended::Code(_) => "exited",
+        Ended::Signal(_) => "signalled",
+        Ended::NotExecuted(_) => "not_executed",
+        Ended::Killed => "killed",
+    }
+}
+
+fn refused(error: LaunchError) -> Failure {
+    let code = match &error {
+        LaunchError::Inside(refused) if refused.is_no_command() => 127,
+        LaunchError::Inside(refused) if refused.is_not_executable() => 126,
+        _ => 125,
+    };
+    Failure::Sandbox(error.to_string(), code)
+}
+
+/// With `--json` standard output is for the one document: what the command prints goes to standard error.
+fn standard(json: bool) -> Result<Standard, Failure> {
+    let failed = |error: std::io::Error| Failure::Sandbox(format!("standard input and output: {error}"), 125);
+    let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(failed);
+    let (input, out, err) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
+    Ok(Standard::of([copy(input)?, copy(if json { err } else { out })?, copy(err)?]))
+}
+
+/// Who calls, where from.
+fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failure> {
+    let directory = std::env::current_dir()
+        .and_then(|path| path.canonicalize())
+        .map_err(|error| Failure::Sandbox(format!("the current directory cannot be used: {error}"), 125))?;
+    let worktree = worktree(&directory);
+    let own = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = own.and_then(|path| path.canonicalize().ok()).unwrap_or_else(|| "/home/agent".into());
+    let is_root = rustix::process::geteuid().is_root();
+    let user = std::env::var("USER").ok().filter(|name| !is_root && is_name(name));
+    let private_home = home.state.join("homes").join(project(&worktree)).join(agent(command));
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&private_home)
+        .map_err(Failure::file(&private_home))?;
+    Ok(Caller {
+        home: own,
+        user: user.unwrap_or_else(|| "agent".into()),
+        environment: std::env::vars_os().collect(),
+        directory,
+        worktree,
+        private_home,
+    })
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+/// The repository around a directory, or the directory.
+fn worktree(directory: &Path) -> PathBuf {
+    let has_git = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
+    directory.ancestors().find(has_git).unwrap_or(directory).to_owned()
+}
+
+/// A name for a project that tells nothing and is the same every time.
+fn project(worktree: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    sandbox::profile::ContentHash::of(worktree.as_os_str().as_bytes()).to_string().chars().take(24).collect()
+}
+
+/// Agents that keep things in their home have one each.
+fn agent(command: &[OsString]) -> &'static str {
+    let name = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    ["claude", "codex", "gemini", "opencode"].into_iter().find(|agent| name == *agent).unwrap_or("default")
+}
+
+fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<Resolved, Failure> {
+    let usage = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
+    let flags = Flags {
+        ro: args.ro.iter().map(|path| absolute(caller, path)).collect(),
+        rw: args.rw.iter().map(|path| absolute(caller, path)).collect(),
+        env: args.env.clone(),
+        show: args.show.clone(),
+        limit: args.limit.clone(),
+        overlay: args.overlay,
+    };
+    let flags = flags.parse().map_err(|error| usage(&error))?;
+    let own = |name: &Name| -> std::io::Result<Option<Document>> {
+        let file = home.config.join("profiles").join(format!("{name}.toml"));
+        Ok(bytes(&file)?.map(|bytes| Document { file, bytes }))
+    };
+    let file = caller.worktree.join(".palisade/profile.toml");
+    let project = match bytes(&file).map_err(Failure::file(&file))? {
+        Some(bytes) => Some(Project::parse(&bytes, &file).map_err(|error| usage(&error))?),
+        None => None,
+    };
+    let consents = home.config.join("consents");
+    let consents = match bytes(&consents).map_err(Failure::file(&consents))? {
+        Some(bytes) => Consents::parse(&bytes, &consents).map_err(|error| usage(&error))?,
+        None => Consents::default(),
+    };
+    let layers = Layers {
+        name: &args.profile,
+        own: &own,
+        project: project.as_ref(),
+        consent: &|hash| consents.holds(hash, &file),
+        flags: &flags,
+        host: &host(),
+        roots: &Roots { home: caller.home.clone(), worktree: caller.worktree.clone() },
+    };
+    Profile::resolve(&layers).map_err(|error| usage(&error))
+}
+
+/// A path as it was typed, from where the caller stands and without links, when it is there.
+fn absolute(caller: &Caller, path: &str) -> String {
+    if path.starts_with("~/") {
+        return path.to_owned();
+    }
+    let path = caller.directory.join(path);
+    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// A small file that is a file; none if there is nothing.
+fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or(0);
+    let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::other("is not a file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// What shares of limits are of.
+fn host() -> Host {
+    let found = rustix::system::sysinfo();
+    let memory = u64::from(found.totalram).saturating_mul(found.mem_unit.into());
+    let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    Host { memory, cores }
+}

@@ -1,0 +1,247 @@
+//! Process 1 of every sandbox: starts the command when it is told to, reaps, passes signals on, and ends with
+//! its launcher.
+//!
+//! Built by `build.rs` without the standard library into one small static program, which the launcher puts into
+//! a sealed memory file. It is entered with every layer already on (namespaces, mounts, Landlock, seccomp, no
+//! capabilities), with descriptor 3 as its only line to the launcher, and with the command's environment.
+//!
+//! Arguments: own name, path of the program, then the command's arguments from its name on.
+//! Line, from the launcher: `G` tty (go; 255: no terminal), `S` signal (to the command), `K` (kill all, stay).
+//! Line, to the launcher: `R` (ready), `E` errno (the command could not be executed), `X` status (the command
+//! ended; a `wait` status in four bytes), `T` (the command was stopped).
+//! When the line ends, it ends, and the kernel ends everything else in the namespace.
+//!
+//! Absent: memory allocation, files, parsing of anything that the command could write.
+
+#![no_std]
+#![no_main]
+
+use core::arch::{asm, global_asm};
+use core::panic::PanicInfo;
+
+const LINE: usize = 3;
+
+mod nr {
+    pub const READ: usize = 0;
+    pub const CLOSE: usize = 3;
+    pub const POLL: usize = 7;
+    pub const SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const SENDTO: usize = 44;
+    pub const FORK: usize = 57;
+    pub const EXECVE: usize = 59;
+    pub const EXIT: usize = 60;
+    pub const WAIT4: usize = 61;
+    pub const KILL: usize = 62;
+    pub const FCNTL: usize = 72;
+    pub const SETSID: usize = 112;
+    pub const PRCTL: usize = 157;
+    pub const SIGNALFD4: usize = 289;
+}
+
+const SIGKILL: usize = 9;
+const SIGCHLD: u64 = 17;
+const WNOHANG: usize = 1;
+const WUNTRACED: usize = 2;
+const TIOCSCTTY: usize = 0x540E;
+const POLLIN: i16 = 1;
+const MSG_NOSIGNAL: usize = 0x4000;
+const PR_SET_DUMPABLE: usize = 4;
+const O_CLOEXEC: usize = 0o2000000;
+const F_SETFD: usize = 2;
+const FD_CLOEXEC: usize = 1;
+const EINTR: isize = -4;
+
+// The kernel enters with the stack pointer at argc.
+global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "and rsp, -16", "call {main}", "ud2", main = sym main);
+
+/// One system call.
+///
+/// # Safety
+/// Pointers among the arguments must be valid for what the call does with them.
+unsafe fn call(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
+    let result: isize;
+    // SAFETY: the caller vouches for the pointers; rcx and r11 are the registers that the kernel overwrites.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c,
+            in("r10") d, in("r8") 0, in("r9") 0, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+fn exit(code: usize) -> ! {
+    loop {
+        // SAFETY: no pointers.
+        unsafe { call(nr::EXIT, code, 0, 0, 0) };
+    }
+}
+
+fn send(kind: u8, value: u32) {
+    let value = value.to_le_bytes();
+    let message = [kind, value[0], value[1], value[2], value[3]];
+    // SAFETY: the buffer lives across the call; no address is given.
+    unsafe { call(nr::SENDTO, LINE, message.as_ptr() as usize, message.len(), MSG_NOSIGNAL) };
+}
+
+/// The next message; nothing when the line has ended.
+fn receive() -> Option<(u8, u8)> {
+    let mut message = [0u8; 2];
+    loop {
+        // SAFETY: the buffer is as long as is said and lives across the call.
+        let got = unsafe { call(nr::READ, LINE, message.as_mut_ptr() as usize, message.len(), 0) };
+        match got {
+            EINTR => {}
+            1 => return Some((message[0], 0)),
+            2 => return Some((message[0], message[1])),
+            _ => return None,
+        }
+    }
+}
+
+fn mask(how: usize, set: u64) {
+    // SAFETY: the set is eight bytes, as is said, and lives across the call.
+    unsafe { call(nr::SIGPROCMASK, how, &raw const set as usize, 0, 8) };
+}
+
+/// Becomes the command; comes back only as an error number, told on the line.
+fn become_command(path: usize, arguments: usize, environment: usize, tty: u8) -> ! {
+    mask(2, 0);
+    // SAFETY: no pointers; the terminal is one of the three descriptors that the command was given.
+    unsafe {
+        call(nr::SETSID, 0, 0, 0, 0);
+        if tty != u8::MAX {
+            call(nr::IOCTL, tty as usize, TIOCSCTTY, 0, 0);
+        }
+    }
+    // SAFETY: the vectors are the kernel's own, null-terminated, on the first page of our stack.
+    let error = unsafe { call(nr::EXECVE, path, arguments, environment, 0) };
+    send(b'E', error.unsigned_abs() as u32);
+    exit(if error == -2 { 127 } else { 126 })
+}
+
+#[repr(C)]
+struct Poll {
+    fd: i32,
+    events: i16,
+    revents: i16,
+}
+
+extern "C" fn main(stack: *const usize) -> ! {
+    // SAFETY: the kernel laid out argc, the argument pointers, a null, the environment pointers, a null.
+    let (count, path) = unsafe { (*stack, *stack.add(2)) };
+    if count < 3 {
+        exit(125);
+    }
+    // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
+    let (arguments, environment) = unsafe { (stack.add(3) as usize, stack.add(count + 2) as usize) };
+    // SAFETY: no pointers. Nobody inside may look into this process, and the line is not for the command.
+    unsafe {
+        call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0);
+        call(nr::FCNTL, LINE, F_SETFD, FD_CLOEXEC, 0);
+    }
+    mask(2, u64::MAX);
+    send(b'R', 0);
+    let tty = match receive() {
+        Some((b'G', tty)) => tty,
+        _ => exit(125),
+    };
+    // SAFETY: no pointers; the child runs on a copy of this stack.
+    let command = unsafe { call(nr::FORK, 0, 0, 0, 0) };
+    if command == 0 {
+        become_command(path, arguments, environment, tty);
+    }
+    if command < 0 {
+        send(b'E', command.unsigned_abs() as u32);
+        exit(126);
+    }
+    for fd in 0..3 {
+        // SAFETY: no pointers; the three belong to the command now.
+        unsafe { call(nr::CLOSE, fd, 0, 0, 0) };
+    }
+    watch(command as usize)
+}
+
+fn watch(command: usize) -> ! {
+    let children: u64 = 1 << (SIGCHLD - 1);
+    // SAFETY: the set is eight bytes, as is said, and lives across the call.
+    let signals = unsafe { call(nr::SIGNALFD4, usize::MAX, &raw const children as usize, 8, O_CLOEXEC) };
+    if signals < 0 {
+        exit(125);
+    }
+    let mut waiting = [
+        Poll { fd: LINE as i32, events: POLLIN, revents: 0 },
+        Poll { fd: signals as i32, events: POLLIN, revents: 0 },
+    ];
+    loop {
+        reap(command);
+        // SAFETY: two entries, as is said, that live across the call.
+        unsafe { call(nr::POLL, waiting.as_mut_ptr() as usize, 2, usize::MAX, 0) };
+        if waiting[1].revents != 0 {
+            let mut told = [0u64; 16];
+            // SAFETY: 128 bytes, the size of one notice, that live across the call.
+            unsafe { call(nr::READ, signals as usize, told.as_mut_ptr() as usize, 128, 0) };
+        }
+        if waiting[0].revents != 0 {
+            match receive() {
+                Some((b'S', signal)) => kill((command as isize).wrapping_neg() as usize, signal as usize),
+                Some((b'K', _)) => kill(usize::MAX, SIGKILL),
+                Some(_) => {}
+                None => exit(0),
+            }
+        }
+    }
+}
+
+fn kill(whom: usize, signal: usize) {
+    // SAFETY: no pointers; the namespace holds nothing but this sandbox.
+    unsafe { call(nr::KILL, whom, signal, 0, 0) };
+}
+
+/// Buries the dead; ends with the command.
+fn reap(command: usize) {
+    loop {
+        let mut status = 0u32;
+        // SAFETY: the status lives across the call; nothing else is asked for.
+        let who = unsafe {
+            call(nr::WAIT4, usize::MAX, &raw mut status as usize, WNOHANG | WUNTRACED, 0)
+        };
+        if who <= 0 {
+            return;
+        }
+        if who as usize != command {
+            continue;
+        }
+        if status & 0xff == 0x7f {
+            send(b'T', status);
+            continue;
+        }
+        send(b'X', status);
+        // What is left ends with this process; the launcher sees our end after theirs.
+        exit(0);
+    }
+}
+
+#[panic_handler]
+fn panicked(_: &PanicInfo<'_>) -> ! {
+    exit(125)
+}
+
+// What the compiler calls for copies and fills.
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
+    // SAFETY: the compiler gives two areas of `count` bytes that do not overlap.
+    unsafe {
+        asm!("rep movsb", inout("rcx") count => _, inout("rdi") to => _, inout("rsi") from => _, options(nostack));
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn memset(to: *mut u8, value: i32, count: usize) -> *mut u8 {
+    // SAFETY: the compiler gives an area of `count` bytes.
+    unsafe {
+        asm!("rep stosb", inout("rcx") count => _, inout("rdi") to => _, in("al") value as u8, options(nostack));
+    }
+    to
+}

@@ -1,0 +1,145 @@
+//! Turns a resolved profile and the caller's surroundings into a [`Spec`].
+//!
+//! Invariant: the environment is an allow-list; the home inside is never the caller's home, only at its place.
+//! Not here: reading profiles from disk, the command line (`palisade`).
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Resource;
+
+use crate::groups::Wanted;
+use crate::plan::Access;
+use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
+use crate::spec::{Spec, Unenforceable};
+use crate::worktree::{Stubs, guard, hide};
+
+/// Who asks, and where from.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Their home, without links.
+    pub home: PathBuf,
+    /// How they are called inside.
+    pub user: String,
+    /// Their environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// Where they stand, without links.
+    pub directory: PathBuf,
+    /// The directory that is given to the command: the repository's, or where they stand.
+    pub worktree: PathBuf,
+    /// A directory of the host that is the home inside.
+    pub private_home: PathBuf,
+}
+
+/// A spec, and what was put on the host for it; kept until the end of the run.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What the sandbox is to have.
+    pub spec: Spec,
+    /// What must be removed afterwards.
+    pub stubs: Stubs,
+}
+
+impl Spec {
+    /// What this profile gives this caller for this command.
+    ///
+    /// # Errors
+    /// When a place of the profile cannot be given.
+    pub fn of(profile: &Profile, caller: &Caller, command: Vec<OsString>) -> Result<Prepared, Unenforceable> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error: io::Error| Unenforceable::Path(path, error)
+        };
+        is_narrow(caller)?;
+        let limits = &profile.limits;
+        let mut spec = Self::closed(command, caller.directory.clone())
+            .user(caller.user.clone())
+            .home(caller.private_home.clone(), caller.home.clone())
+            .memory(limits.tmp)
+            .limit(Resource::Nofile, limits.files)
+            .limit(Resource::Fsize, limits.file_size)
+            .limit(Resource::Nproc, limits.pids)
+            .limit(Resource::Core, 0);
+        let wanted = Wanted {
+            memory: Some(limits.memory),
+            pids: Some(limits.pids),
+            cpu: match limits.cpu {
+                Cpu::All => None,
+                Cpu::Thousandths(thousandths) => Some(u64::from(thousandths)),
+            },
+        };
+        spec = spec.together(wanted, profile.require.contains(&Layer::Cgroup));
+        if profile.trace {
+            spec = spec.tracing();
+        }
+        let mut stubs = Stubs::default();
+        spec = match profile.worktree {
+            Worktree::Read => spec.read(caller.worktree.clone()),
+            Worktree::Write | Worktree::Overlay => spec.write(caller.worktree.clone()),
+        };
+        let writes_in_it = profile.write.iter().any(|entry| entry.path.starts_with(&caller.worktree));
+        if profile.worktree != Worktree::Read || writes_in_it {
+            let (mounts, made) = guard(&caller.worktree, &profile.protect).map_err(failed(&caller.worktree))?;
+            spec = spec.mounts(mounts);
+            stubs = made;
+        }
+        for entry in profile.read.iter().filter(|entry| entry.path.symlink_metadata().is_ok()) {
+            spec = spec.entry(entry, Access::Read);
+        }
+        for entry in &profile.write {
+            spec = spec.entry(entry, Access::Write);
+        }
+        let shown = profile.read.iter().chain(&profile.write).map(|entry| entry.path.as_path());
+        for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
+            spec = spec.mounts(hide(place, &profile.hidden).map_err(failed(place))?);
+        }
+        if profile.toolchains {
+            let variable = |name: &str| caller.environment.get(OsStr::new(name)).map(PathBuf::from);
+            for found in find_toolchains(&caller.home, &caller.home, &variable, &Path::exists) {
+                spec = spec.toolchain(&found);
+                if let Some((name, value)) = found.variable.and_then(|name| Some((name, variable(name)?))) {
+                    spec = spec.variable(name, value);
+                }
+            }
+        }
+        Ok(Prepared { spec: variables(spec, profile, caller), stubs })
+    }
+}
+
+fn variables(mut spec: Spec, profile: &Profile, caller: &Caller) -> Spec {
+    for (name, value) in &caller.environment {
+        let own = |set: &str| name == set;
+        let is_ours = ["HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR"].into_iter().any(own);
+        let text = name.to_str().unwrap_or_default();
+        if !is_ours && (text == "PATH" || profile.passes(text)) && !profile.set.contains_key(text) {
+            spec = spec.variable(name, value);
+        }
+    }
+    for (name, value) in &profile.set {
+        spec = spec.variable(name, value);
+    }
+    if !caller.environment.contains_key(OsStr::new("PATH")) {
+        spec = spec.variable("PATH", "/usr/local/bin:/usr/bin:/bin");
+    }
+    spec.variable("USER", &caller.user)
+        .variable("LOGNAME", &caller.user)
+        .variable("SHELL", "/bin/bash")
+        .variable("PWD", &caller.directory)
+        .variable("TMPDIR", "/tmp")
+        .variable("PALISADE", "1")
+}
+
+/// A worktree that holds the caller's home, or the system, would give everything away.
+fn is_narrow(caller: &Caller) -> Result<(), Unenforceable> {
+    let worktree = &caller.worktree;
+    if caller.home.starts_with(worktree) {
+        return Err(Unenforceable::TooWide(worktree.clone(), "your whole home directory"));
+    }
+    let system = ["/usr", "/etc", "/var", "/boot", "/dev", "/proc", "/sys", "/run", "/tmp", "/home"];
+    if worktree == Path::new("/") || system.iter().any(|path| worktree == Path::new(path)) {
+        return Err(Unenforceable::TooWide(worktree.clone(), "a directory of the system"));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! Control groups: limits that count every process of a sandbox together, on either version of the interface.
+//!
+//! Flow: [`Wanted`] -> [`Groups`] (directories made, limits written) -> the first process enters as it is made ->
+//! dropped: removed. Version 2 is entered by the fork itself; version 1 by the child, which writes `0` into
+//! descriptors that were opened before (moving another process costs ten times as much).
+//!
+//! Invariant: [`Groups::enforced`] names a limit only after the kernel gave the same number back. Without
+//! delegation there is nothing here, and the receipt says so.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+const TREE: &str = "/sys/fs/cgroup";
+
+/// What is to be limited together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) memory: Option<u64>,
+    pub(crate) pids: Option<u64>,
+    /// Thousandths of a core.
+    pub(crate) cpu: Option<u64>,
+}
+
+/// A limit that holds, with the number that the kernel gave back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Enforced {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+}
+
+/// The groups of one sandbox; removed with the value.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    folders: Vec<PathBuf>,
+    /// The group of version 2, for the fork.
+    pub(crate) unified: Option<OwnedFd>,
+    unified_at: Option<PathBuf>,
+    /// `tasks` of each group of version 1, for the child.
+    pub(crate) tasks: Vec<OwnedFd>,
+    pub(crate) enforced: Vec<Enforced>,
+}
+
+/// One file to write into a group: of which limit, which file, what.
+struct Setting {
+    name: &'static str,
+    controller: &'static str,
+    v1: &'static str,
+    v2: &'static str,
+    value: String,
+    v2_value: String,
+}
+
+const PERIOD: u64 = 100_000;
+
+fn settings(wanted: Wanted) -> Vec<Setting> {
+    let mut all = Vec::new();
+    let mut push = |name, controller, v1, v2, value: String, v2_value: Option<String>| {
+        let v2_value = v2_value.unwrap_or_else(|| value.clone());
+        all.push(Setting { name, controller, v1, v2, value, v2_value });
+    };
+    if let Some(bytes) = wanted.memory {
+        // The kernel counts pages and gives whole ones back.
+        let bytes = (bytes & !4095).to_string();
+        push("memory", "memory", "memory.limit_in_bytes", "memory.max", bytes, None);
+    }
+    if let Some(pids) = wanted.pids {
+        push("pids", "pids", "pids.max", "pids.max", pids.to_string(), None);
+    }
+    if let Some(cpu) = wanted.cpu {
+        let quota = (cpu * PERIOD / 1000).max(1000).to_string();
+        let v2 = format!("{quota} {PERIOD}");
+        push("cpu", "cpu", "cpu.cfs_quota_us", "cpu.max", quota, Some(v2));
+    }
+    all
+}
+
+impl Groups {
+    /// Makes the groups that this process may make; limits that it may not set are not among the enforced.
+    pub(crate) fn new(name: &str, wanted: Wanted) -> Self {
+        let mut groups = Self::default();
+        let settings = settings(wanted);
+        let Ok(own) = fs::read_to_string("/proc/self/cgroup") else { return groups };
+        let Some(unified) = unified_root() else { return groups };
+        let place = own.lines().find_map(|line| line.strip_prefix("0::"));
+        if let Some(place) = place {
+            groups.make_unified(&unified, place, name, &settings);
+        }
+        let missing = |groups: &Self, setting: &Setting| groups.enforced.iter().all(|held| held.name != setting.name);
+        for setting in &settings {
+            if missing(&groups, setting) {
+                let _ = groups.make_v1(&own, name, setting);
+            }
+        }
+        groups
+    }
+
+    /// A group of version 2, in the nearest of the groups above that is ours to divide.
+    fn make_unified(&mut self, root: &Path, place: &str, name: &str, settings: &[Setting]) {
+        for above in Path::new(place.trim_start_matches('/')).ancestors() {
+            let folder = root.join(above).join(name);
+            if fs::create_dir(&folder).is_err() {
+                continue;
+            }
+            let lacks = |setting: &&Setting| !folder.join(setting.v2).exists();
+            let is_last = above.as_os_str().is_empty();
+            if !is_last && root.join(above).join("memory.max").exists() && settings.iter().any(|one| lacks(&one)) {
+                // Controllers are not handed on here; further up they may be.
+                let _ = fs::remove_dir(&folder);
+                continue;
+            }
+            self.folders.push(folder.clone());
+            for setting in settings.iter().filter(|setting| !lacks(setting)) {
+                self.set(&folder, setting.name, setting.v2, &setting.v2_value);
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.unified = rustix::fs::open(&folder, flags, Mode::empty()).ok();
+            self.unified_at = Some(folder);
+            return;
+        }
+    }
+
+    /// A group of version 1 for one limit.
+    fn make_v1(&mut self, own: &str, name: &str, setting: &Setting) -> io::Result<()> {
+        let place = own.lines().find_map(|line| {
+            let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|one| one == setting.controller).then_some(place)
+        });
+        let Some(place) = place else { return Ok(()) };
+        let folder = Path::new(TREE).join(setting.controller).join(place.trim_start_matches('/')).join(name);
+        fs::create_dir(&folder)?;
+        self.folders.push(folder.clone());
+        self.set(&folder, setting.name, setting.v1, &setting.value);
+        self.tasks.push(rustix::fs::open(folder.join("tasks"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+        Ok(())
+    }
+
+    /// Writes a limit, and believes it when it can be read back.
+    fn set(&mut self, folder: &Path, name: &'static str, file: &str, value: &str) {
+        let path = folder.join(file);
+        let written = fs::OpenOptions::new().write(true).open(&path).and_then(|mut to| to.write_all(value.as_bytes()));
+        if written.is_ok() && fs::read_to_string(&path).is_ok_and(|found| found.trim() == value) {
+            self.enforced.push(Enforced { name, value: value.to_owned() });
+        }
+    }
+
+    /// Stops every process of the sandbox where it is, or lets them go on; none if there is no group for it.
+    pub(crate) fn freeze(&self, frozen: bool) -> Option<io::Result<()>> {
+        let path = self.unified_at.as_ref()?.join("cgroup.freeze");
+        Some(fs::write(path, if frozen { "1" } else { "0" }))
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            // The last process may still be leaving.
+            for _ in 0..100 {
+                match rustix::fs::rmdir(folder) {
+                    Err(rustix::io::Errno::BUSY) => std::thread::sleep(std::time::Duration::from_millis(1)),
+                    _ => break,
+                }
+            }
+        }
+    }
+}
+
+/// Where version 2 is mounted, alone or beside version 1.
+fn unified_root() -> Option<PathBuf> {
+    const VERSION_2: i64 = 0x6367_7270;
+    let is_v2 = |path: &Path| rustix::fs::statfs(path).is_ok_and(|found| found.f_type == VERSION_2);
+    [PathBuf::from(TREE), Path::new(TREE).join("unified")].into_iter().find(|path| is_v2(path))
+}

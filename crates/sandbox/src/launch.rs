@@ -1,0 +1,251 @@
+//! Turns a plan into processes.
+//!
+//! Flow: [`Plan`] -> [`Held`] (process 1 stands, every layer is on, the command has not been started: this is the
+//! moment to measure) -> [`Running`](crate::Running).
+//!
+//! Invariants: the caller has one thread; when anything fails, or the value is dropped, the processes are gone
+//! and reaped before control comes back. Not here: what the inside does ([`crate::inside`]).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::process::{Pid, Signal, WaitOptions};
+
+use crate::groups::Groups;
+use crate::inside::{self, Broken, FromHost, Given};
+use crate::line::{Line, Word};
+use crate::plan::Plan;
+use crate::standard::Standard;
+use crate::sys::process::{Side, fork, leave};
+
+/// Process 1, as `build.rs` made it.
+const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
+
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS) as u64;
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The kernel refused new namespaces.
+    #[error("the kernel refused new namespaces: {0}; `palisade doctor` says why")]
+    Namespaces(#[source] io::Error),
+    /// A step inside failed.
+    #[error("{}", .0.told())]
+    Inside(Refused),
+    /// The line to the inside failed.
+    #[error("the sandbox went away while it was being made: {0}")]
+    Line(#[source] io::Error),
+    /// The launcher's own preparations failed.
+    #[error("{0}: {1}")]
+    Prepare(&'static str, #[source] io::Error),
+}
+
+/// A step inside that was refused, and by which error.
+#[derive(Debug)]
+pub struct Refused(Broken);
+
+impl Refused {
+    /// The program is not there, as far as the inside sees.
+    #[must_use]
+    pub fn is_no_command(&self) -> bool {
+        self.0.step == inside::Step::Command && self.0.error == libc::ENOENT
+    }
+
+    /// The program is there and cannot be executed.
+    #[must_use]
+    pub fn is_not_executable(&self) -> bool {
+        self.0.step == inside::Step::Command && self.0.error != libc::ENOENT
+    }
+
+    fn told(&self) -> String {
+        let error = io::Error::from_raw_os_error(self.0.error);
+        let what = &self.0.what;
+        match self.0.step {
+            inside::Step::Command if self.is_no_command() => {
+                format!("`{what}` is not found inside; give its place with `--ro PATH` if it is on this machine")
+            }
+            inside::Step::Command => format!("`{what}` cannot be executed: {error}"),
+            inside::Step::Directory => format!("the current directory `{what}` is not inside: {error}"),
+            step => format!("{step:?} of `{what}`: {error}; `palisade doctor` says more").to_lowercase(),
+        }
+    }
+}
+
+/// Processes that end with the value.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) pid: Pid,
+    pub(crate) pidfd: OwnedFd,
+    reaped: bool,
+}
+
+impl Tree {
+    /// Kills all that is left and waits until it is gone: process 1 ends after everyone else.
+    pub(crate) fn end(&mut self) -> Option<rustix::process::WaitStatus> {
+        if self.reaped {
+            return None;
+        }
+        self.reaped = true;
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        loop {
+            match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Ok(Some((_, status))) => return Some(status),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A sandbox whose process 1 waits for the word to go.
+#[derive(Debug)]
+pub struct Held {
+    pub(crate) plan: Plan,
+    pub(crate) tree: Tree,
+    pub(crate) line: Line,
+    pub(crate) standard: Standard,
+    pub(crate) terminal: Option<OwnedFd>,
+    pub(crate) groups: Groups,
+}
+
+impl Plan {
+    /// Makes the sandbox, up to the moment before the command.
+    ///
+    /// # Errors
+    /// When a layer cannot be made; nothing is left behind.
+    pub fn launch(self, mut standard: Standard) -> Result<Held, LaunchError> {
+        let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
+        let owners = match self.identity.owns {
+            Some(_) => Some(Owners::new(&self).map_err(|error| LaunchError::Prepare("owners", error))?),
+            None => None,
+        };
+        let opened = opened(&self, owners.as_ref())?;
+        let mut groups = Groups::new(&format!("palisade-{}", self.run), self.together);
+        let tasks = std::mem::take(&mut groups.tasks);
+        let (near, far) = Line::pair().map_err(LaunchError::Line)?;
+        let inside = standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
+        match fork(NAMESPACES, groups.unified.as_ref().map(AsFd::as_fd)).map_err(LaunchError::Namespaces)? {
+            Side::Child => {
+                drop(near);
+                let standard = [0, 1, 2].map(|number| inside.get(number));
+                let given =
+                    Given { plan: &self, line: far, init: init.as_fd(), opened, standard, groups: tasks };
+                inside::enter(given)
+            }
+            Side::Parent(pid, pidfd) => {
+                drop((far, inside, tasks));
+                let Some(pid) = Pid::from_raw(pid) else {
+                    return Err(LaunchError::Namespaces(io::Error::from_raw_os_error(libc::ECHILD)));
+                };
+                let tree = Tree { pid, pidfd, reaped: false };
+                if let Some((user, group)) = self.identity.owns.map(|_| (self.identity.user, self.identity.group)) {
+                    let outside = (self.identity.host_user, self.identity.host_group);
+                    map(pid, (user, outside.0), (group, outside.1))
+                        .map_err(|error| LaunchError::Prepare("owners", error))?;
+                    near.owners_are_known().map_err(|error| LaunchError::Line(error.into()))?;
+                }
+                let terminal = ready(&near)?;
+                Ok(Held { plan: self, tree, line: near, standard, terminal, groups })
+            }
+        }
+    }
+}
+
+/// Waits until process 1 stands; takes the terminal if one is handed out.
+fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
+    let mut terminal = None;
+    loop {
+        match line.hear().map_err(LaunchError::Line)? {
+            Word::Terminal(fd) => terminal = Some(fd),
+            Word::Ready => return Ok(terminal),
+            Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
+            Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
+                return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));
+            }
+        }
+    }
+}
+
+/// Process 1 in a memory file that nobody can change any more.
+fn sealed_init() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("palisade-init", flags)?;
+    let mut rest = INIT;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).unwrap_or_default();
+    }
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// Opens, as the host's root, what the inside could not open as a mere user, with its owners changed.
+fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<FromHost>>, LaunchError> {
+    let Some(owners) = owners else { return Ok(None) };
+    let open = |mount| inside::from_host(mount, Some(owners.namespace.as_fd()));
+    let all: io::Result<Vec<_>> = plan.mounts.iter().map(open).collect();
+    all.map(Some).map_err(|error| LaunchError::Prepare("mounts", error))
+}
+
+/// A user namespace that says whose files are shown as the sandbox's own.
+struct Owners {
+    namespace: OwnedFd,
+}
+
+impl Owners {
+    fn new(plan: &Plan) -> io::Result<Self> {
+        let (user, group) = plan.identity.owns.unwrap_or_default();
+        let (held, holds) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        match fork(libc::CLONE_NEWUSER as u64, None)? {
+            Side::Child => {
+                // Stays until the other end is closed.
+                drop(holds);
+                let _ = rustix::io::read(&held, &mut [0u8; 1]);
+                leave(0)
+            }
+            Side::Parent(pid, pidfd) => {
+                drop(held);
+                let Some(pid) = Pid::from_raw(pid) else {
+                    return Err(io::Error::from_raw_os_error(libc::ECHILD));
+                };
+                let mut holder = Tree { pid, pidfd, reaped: false };
+                let outside = (plan.identity.host_user, plan.identity.host_group);
+                map(pid, (user, outside.0), (group, outside.1))?;
+                let path = format!("/proc/{}/ns/user", pid.as_raw_pid());
+                let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+                drop(holds);
+                holder.end();
+                Ok(Self { namespace })
+            }
+        }
+    }
+}
+
+/// Says who inside is who outside, for another process; needs root.
+fn map(pid: Pid, user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
+    let pid = pid.as_raw_pid();
+    std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", user.0, user.1))?;
+    std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", group.0, group.1))
+}
+
+/// The descriptors of the three for the inside; none where it is the terminal.
+pub(crate) struct InsideEnds(pub(crate) [Option<OwnedFd>; 3]);
+
+impl InsideEnds {
+    fn get(&self, number: usize) -> Option<BorrowedFd<'_>> {
+        self.0.get(number).and_then(Option::as_ref).map(AsFd::as_fd)
+    }
+}

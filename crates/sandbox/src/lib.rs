@@ -1,0 +1,35 @@
+//! Turns what is allowed into a confined process.
+//!
+//! Flow: [`Spec`] (what is allowed) -> [`Plan`] (what this kernel will enforce) -> [`Running`].
+//!
+//! Invariant: nothing is spawned without a `Plan`; a missing kernel feature is an error, never a warning.
+//! Not here: who may run what (`access`), where output is kept (`store`), what leaves over the network.
+
+mod files;
+mod filter;
+mod given;
+mod groups;
+mod inside;
+mod launch;
+mod line;
+mod measure;
+mod plan;
+pub mod profile;
+pub mod receipt;
+mod running;
+mod spec;
+mod standard;
+mod sys;
+mod wall;
+mod worktree;
+
+pub use filter::{Filter, Instruction, Listed, Tracing, allowed, name_of, why_refused};
+pub use given::{Caller, Prepared};
+pub use launch::{Held, LaunchError, Refused};
+pub use measure::Account;
+pub use plan::{Part, Plan};
+pub use receipt::RunId;
+pub use running::{Ended, Running};
+pub use spec::{Spec, Unenforceable};
+pub use standard::{Kind, Standard};
+pub use worktree::Stubs;

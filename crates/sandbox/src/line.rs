@@ -1,0 +1,163 @@
+//! The line between the launcher and what it launches: one packet, one message.
+//!
+//! Before process 1 runs: a terminal handed out, owners told, or what broke. Afterwards: process 1's words (see
+//! `init/main.rs`). Invariant: packets from inside are short, of known kinds, and anything else ends the sandbox.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+
+use crate::inside::{Broken, Step};
+
+/// One end.
+#[derive(Debug)]
+pub(crate) struct Line(OwnedFd);
+
+/// What came from inside.
+#[derive(Debug)]
+pub(crate) enum Word {
+    /// Process 1 waits for the word to go.
+    Ready,
+    /// The command could not be executed.
+    NotExecuted(i32),
+    /// The command ended, with this status.
+    Ended(i32),
+    /// The command was stopped.
+    Stopped,
+    /// The sandbox could not be made.
+    Broken(Broken),
+    /// The near end of the sandbox's terminal.
+    Terminal(OwnedFd),
+    /// Nobody is at the other end any more.
+    Gone,
+}
+
+const STEPS: [Step; 13] = [
+    Step::Owners,
+    Step::Host,
+    Step::Loopback,
+    Step::Root,
+    Step::Mount,
+    Step::Terminal,
+    Step::Limits,
+    Step::Command,
+    Step::Directory,
+    Step::Privileges,
+    Step::Landlock,
+    Step::Seccomp,
+    Step::Init,
+];
+
+impl Line {
+    /// Both ends: the launcher's, and the inside's.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (near, far) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok((Self(near), Self(far)))
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    fn say(&self, bytes: &[u8]) -> rustix::io::Result<()> {
+        rustix::net::send(&self.0, bytes, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    // Said by the inside, before process 1.
+
+    /// Tells what broke; a launcher that is gone need not know.
+    pub(crate) fn tell_broken(&self, broken: &Broken) {
+        let step = STEPS.iter().position(|step| *step == broken.step).unwrap_or(0);
+        let mut bytes = vec![b'F', u8::try_from(step).unwrap_or(0)];
+        bytes.extend(broken.error.to_le_bytes());
+        bytes.extend(broken.what.bytes().take(256));
+        let _ = self.say(&bytes);
+    }
+
+    /// Waits until the launcher has said who is who.
+    pub(crate) fn wait_for_owners(&self) -> rustix::io::Result<()> {
+        let mut byte = [0u8];
+        let (got, _) = rustix::net::recv(&self.0, &mut byte, RecvFlags::empty())?;
+        if got == 1 && byte == *b"O" { Ok(()) } else { Err(rustix::io::Errno::PIPE) }
+    }
+
+    /// Hands the near end of the terminal out.
+    pub(crate) fn give_terminal(&self, terminal: BorrowedFd<'_>) -> rustix::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        let fds = [terminal];
+        with.push(SendAncillaryMessage::ScmRights(&fds));
+        rustix::net::sendmsg(&self.0, &[io::IoSlice::new(b"P")], &mut with, SendFlags::NOSIGNAL).map(drop)
+    }
+
+    // Said by the launcher.
+
+    /// The owners are written.
+    pub(crate) fn owners_are_known(&self) -> rustix::io::Result<()> {
+        self.say(b"O")
+    }
+
+    /// Starts the command, with this one of the three descriptors as its terminal.
+    pub(crate) fn go(&self, terminal: Option<u8>) -> rustix::io::Result<()> {
+        self.say(&[b'G', terminal.unwrap_or(u8::MAX)])
+    }
+
+    /// Passes a signal to the command.
+    pub(crate) fn signal(&self, signal: u8) -> rustix::io::Result<()> {
+        self.say(&[b'S', signal])
+    }
+
+    /// The next word from inside.
+    pub(crate) fn hear(&self) -> io::Result<Word> {
+        let mut bytes = [0u8; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let got = loop {
+            let mut parts = [io::IoSliceMut::new(&mut bytes)];
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CONNRESET) => return Ok(Word::Gone),
+                other => break other?.bytes,
+            }
+        };
+        let mut passed = with.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let terminal = passed.next().and_then(|mut fds| fds.next());
+        let message = bytes.get(..got).unwrap_or_default();
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "an unknown word from inside");
+        let number = || {
+            let four = message.get(1..5).and_then(|four| four.try_into().ok());
+            four.map(i32::from_le_bytes).ok_or_else(strange)
+        };
+        match (message.first(), terminal) {
+            (None, None) => Ok(Word::Gone),
+            (Some(b'R'), None) => Ok(Word::Ready),
+            (Some(b'E'), None) => Ok(Word::NotExecuted(number()?)),
+            (Some(b'X'), None) => Ok(Word::Ended(number()?)),
+            (Some(b'T'), None) => Ok(Word::Stopped),
+            (Some(b'P'), Some(terminal)) => Ok(Word::Terminal(terminal)),
+            (Some(b'F'), None) => {
+                let step = message.get(1).and_then(|step| STEPS.get(usize::from(*step)));
+                let error = message.get(2..6).and_then(|four| four.try_into().ok()).map(i32::from_le_bytes);
+                let what = String::from_utf8_lossy(message.get(6..).unwrap_or_default()).into_owned();
+                match (step, error) {
+                    (Some(step), Some(error)) => Ok(Word::Broken(Broken { step: *step, what, error })),
+                    _ => Err(strange()),
+                }
+            }
+            _ => Err(strange()),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Reads from the kernel what really holds around process 1, and says what the plan wanted to hold.
+//!
+//! Flow: [`Held`] -> [`Facts`] (measured outside, where the sandbox cannot lie) and [`Expected`] ->
+//! [`receipt::compare`](crate::receipt::compare). Invariant: a fact is `measured` only if the kernel gave it back;
+//! what it merely accepted is `applied`. Not here: comparing, signing, recording.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Resource;
+use sha2::Digest as _;
+
+use crate::launch::Held;
+use crate::plan::{Access, Mount, Part, Plan, Source};
+use crate::receipt::{
+    Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured, MountEntry,
+    Mounts, Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace, PlannedNamespaces,
+    PlannedSeccomp, PlannedStreams, Seccomp, Stream, Streams,
+};
+use crate::standard::Kind;
+use crate::wall;
+
+/// Programs below this size are hashed every time; above it their hash is remembered.
+const SMALL: u64 = 512 * 1024;
+
+/// What was found, and what was to be found.
+#[derive(Debug)]
+pub struct Account {
+    /// What was found.
+    pub facts: Facts,
+    /// What was planned.
+    pub expected: Expected,
+}
+
+impl Held {
+    /// Measures the sandbox. `remembered` is a directory of the caller's own for hashes of large programs.
+    ///
+    /// # Errors
+    /// When the kernel does not tell; the launch must then be refused.
+    pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
+        let process = Process(self.tree.pid.as_raw_pid());
+        let status = process.text("status")?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(str::trim).ok_or_else(|| strange(name))
+        };
+        let number = |name: &str| {
+            let first = field(name)?.split_whitespace().next().and_then(|text| text.parse::<u32>().ok());
+            first.ok_or_else(|| strange(name))
+        };
+        let set = |name: &str| {
+            let bits = u64::from_str_radix(field(name)?, 16).map_err(|_| strange(name))?;
+            Ok::<_, io::Error>(Measured::read(CapSet(bits)))
+        };
+        let capabilities = Capabilities {
+            inheritable: set("CapInh")?,
+            permitted: set("CapPrm")?,
+            effective: set("CapEff")?,
+            bounding: set("CapBnd")?,
+            ambient: set("CapAmb")?,
+        };
+        let table = process.mounts(&self.plan)?;
+        let own = Process::own();
+        let (limits, planned_limits) = limits(self, &process)?;
+        let binary = process.binary(remembered)?;
+        let streams = process.streams()?;
+        let plan = &self.plan;
+        let facts = Facts {
+            host_uid: Measured::read(number("Uid")?),
+            host_gid: Measured::read(number("Gid")?),
+            inside_uid: Measured::read(process.inside_user()?),
+            namespaces: process.namespaces()?,
+            mounts: Measured::read(Mounts::over(&table)),
+            landlock: landlock(plan),
+            seccomp: Seccomp {
+                filter: Measured::applied(filter(plan)),
+                mode: Measured::read(number("Seccomp")?),
+                filters: Measured::read(number("Seccomp_filters")?),
+            },
+            no_new_privs: Measured::read(number("NoNewPrivs")? == 1),
+            capabilities,
+            limits,
+            binary: Measured::read(binary.clone()),
+            streams,
+            network: Measured::read(process.network()?),
+        };
+        let expected = Expected {
+            host_uid: plan.identity.host_user,
+            host_gid: plan.identity.host_group,
+            inside_uid: plan.identity.user,
+            namespaces: planned(own.namespaces()?),
+            mounts: Mounts::over(&planned_table(plan, &table)),
+            landlock: {
+                let Landlock { abi, handled, scopes } = landlock(plan);
+                PlannedLandlock { abi: abi.value, handled: handled.value, scopes: scopes.value }
+            },
+            seccomp: PlannedSeccomp {
+                filter: filter(plan),
+                mode: if plan.has(Part::Seccomp) { 2 } else { 0 },
+                filters: own.filters()? + u32::from(plan.has(Part::Seccomp)),
+            },
+            no_new_privs: true,
+            capabilities: PlannedCapabilities::NONE,
+            limits: planned_limits,
+            binary,
+            streams: PlannedStreams {
+                stdin: self.stream(0),
+                stdout: self.stream(1),
+                stderr: self.stream(2),
+            },
+            network: Network::None,
+        };
+        Ok(Account { facts, expected })
+    }
+
+    /// What one of the three is to be inside.
+    fn stream(&self, number: usize) -> Stream {
+        match self.standard.kinds.get(number) {
+            Some(Kind::Terminal) => Stream::Pty,
+            Some(Kind::Carried) => Stream::Pipe,
+            Some(Kind::Passed) => match self.standard.host.get(number).map(rustix::fs::fstat) {
+                Some(Ok(found)) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo() => Stream::Pipe,
+                _ => Stream::Null,
+            },
+            None => Stream::Closed,
+        }
+    }
+}
+
+fn strange(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the kernel did not tell `{what}` of process 1"))
+}
+
+/// A process, through `/proc`.
+struct Process(i32);
+
+impl Process {
+    fn own() -> Self {
+        Self(rustix::process::getpid().as_raw_pid())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.0))
+    }
+
+    fn text(&self, name: &str) -> io::Result<String> {
+        // One read of a page or more, instead of growing a buffer from nothing.
+        let mut text = String::with_capacity(16 * 1024);
+        std::fs::File::open(self.path(name))?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    fn filters(&self) -> io::Result<u32> {
+        let status = self.text("status")?;
+        let count = status.lines().find_map(|line| line.strip_prefix("Seccomp_filters:"));
+        count.and_then(|text| text.trim().parse().ok()).ok_or_else(|| strange("Seccomp_filters"))
+    }
+
+    fn namespace(&self, kind: &str) -> io::Result<Measured<u64>> {
+        use std::os::unix::ffi::OsStrExt;
+        let link = std::fs::read_link(self.path("ns").join(kind))?;
+        let text = std::str::from_utf8(link.as_os_str().as_bytes()).unwrap_or_default();
+        let inode = text.split_once(":[").and_then(|(_, rest)| rest.strip_suffix(']')?.parse().ok());
+        inode.map(Measured::read).ok_or_else(|| strange(kind))
+    }
+
+    fn namespaces(&self) -> io::Result<Namespaces> {
+        Ok(Namespaces {
+            user: self.namespace("user")?,
+            mount: self.namespace("mnt")?,
+            pid: self.namespace("pid")?,
+            network: self.namespace("net")?,
+            ipc: self.namespace("ipc")?,
+            uts: self.namespace("uts")?,
+            cgroup: self.namespace("cgroup")?,
+        })
+    }
+
+    /// The one user that there is inside.
+    fn inside_user(&self) -> io::Result<u32> {
+        let map = self.text("uid_map")?;
+        let mut lines = map.lines();
+        let only = (lines.next(), lines.next());
+        let (Some(line), None) = only else { return Err(strange("uid_map")) };
+        let mut numbers = line.split_whitespace();
+        match (numbers.next().and_then(|text| text.parse().ok()), numbers.nth(1)) {
+            (Some(inside), Some("1")) => Ok(inside),
+            _ => Err(strange("uid_map")),
+        }
+    }
+
+    /// The mount table, without what differs from run to run.
+    fn mounts(&self, plan: &Plan) -> io::Result<Vec<MountEntry>> {
+        let mut table = Vec::new();
+        for line in self.text("mountinfo")?.lines() {
+            let mut words = line.split(' ').skip(4);
+            let (Some(at), Some(options)) = (words.next(), words.next()) else { return Err(strange("mountinfo")) };
+            let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
+            let Some(kind) = kind else { return Err(strange("mountinfo")) };
+            table.push(entry(&unescaped(at), kind, options.split(',')));
+        }
+        // What a host directory is kept on is the host's business; what is ours is named.
+        let ours = ["tmpfs", "proc", "devpts", "overlay"];
+        for mount in &mut table {
+            let is_host = plan.mounts.iter().any(|planned| {
+                planned.at == Path::new(&mount.target) && matches!(planned.source, Source::Host(_))
+            });
+            let is_own = plan.mounts.iter().any(|planned| {
+                planned.at == Path::new(&mount.target) && !matches!(planned.source, Source::Host(_))
+            });
+            if !ours.contains(&mount.kind.as_str()) || (is_host && !is_own) {
+                mount.kind = "host".into();
+            }
+        }
+        Ok(table)
+    }
+
+    /// Whether there is a way out: only the loopback device counts as none.
+    fn network(&self) -> io::Result<Network> {
+        let devices = self.text("net/dev")?;
+        let names = devices.lines().skip(2).filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+        match names.into_iter().all(|name| name == "lo") {
+            true => Ok(Network::None),
+            false => Err(strange("net/dev: more than the loopback device")),
+        }
+    }
+
+    fn stream(&self, number: u8) -> io::Result<Measured<Stream>> {
+        let Ok(link) = std::fs::read_link(self.path("fd").join(number.to_string())) else {
+            return Ok(Measured::read(Stream::Closed));
+        };
+        let text = link.to_string_lossy();
+        let stream = match &*text {
+            "/dev/null" => Stream::Null,
+            text if text.starts_with("pipe:[") => Stream::Pipe,
+            text if text.starts_with("socket:[") => Stream::Socket,
+            text if text.starts_with("/dev/pts/") => Stream::Pty,
+            _ => Stream::File,
+        };
+        Ok(Measured::read(stream))
+    }
+
+    fn streams(&self) -> io::Result<Streams> {
+        Ok(Streams { stdin: self.stream(0)?, stdout: self.stream(1)?, stderr: self.stream(2)? })
+    }
+
+    /// The program that process 1 will start, as it is inside.
+    fn binary(&self, remembered: &Path) -> io::Result<Binary> {
+        let words = std::fs::read(self.path("cmdline"))?;
+        let path = words.split(|byte| *byte == 0).nth(1).ok_or_else(|| strange("cmdline"))?;
+        let path = String::from_utf8_lossy(path).into_owned();
+        let root = self.path("root");
+        let inside = root.join(path.trim_start_matches('/'));
+        // A link is followed as the inside would follow it: beneath its root.
+        let flags = rustix::fs::ResolveFlags::IN_ROOT;
+        let base = rustix::fs::open(&root, rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        let name = inside.strip_prefix(&root).unwrap_or(&inside);
+        let open = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
+        let file = match rustix::fs::openat2(&base, name, open, rustix::fs::Mode::empty(), flags) {
+            Ok(fd) => std::fs::File::from(fd),
+            // A program that may be executed and not read has no hash; that it cannot be read is told instead.
+            Err(rustix::io::Errno::ACCESS) => return Ok(Binary { path, sha256: Digest([0; 32]) }),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Binary { path, sha256: hash(file, remembered)? })
+    }
+}
+
+/// The hash of a program; of a large one it is remembered under what would change with it.
+fn hash(mut file: std::fs::File, remembered: &Path) -> io::Result<Digest> {
+    use std::os::unix::fs::MetadataExt;
+    let found = file.metadata()?;
+    let key = format!(
+        "{:x}-{:x}-{:x}-{:x}.{:x}",
+        found.dev(),
+        found.ino(),
+        found.size(),
+        found.ctime(),
+        found.ctime_nsec()
+    );
+    let place = remembered.join(key);
+    if found.size() > SMALL {
+        let known = std::fs::read_to_string(&place).ok().and_then(|text| Digest::try_from(text).ok());
+        if let Some(digest) = known {
+            return Ok(digest);
+        }
+    }
+    let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 64 * 1024]);
+    loop {
+        match file.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(got) => hash.update(bytes.get(..got).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let digest = Digest(hash.finalize().into());
+    if found.size() > SMALL {
+        // Only a help: without it the next run hashes again.
+        let _ = std::fs::create_dir_all(remembered);
+        let _ = std::fs::write(&place, digest.to_string());
+    }
+    Ok(digest)
+}
+
+fn entry<'a>(at: &str, kind: &str, options: impl Iterator<Item = &'a str>) -> MountEntry {
+    let counted = ["ro", "nosuid", "nodev", "noexec"];
+    let flags = options.filter(|option| counted.contains(option)).map(str::to_owned).collect();
+    MountEntry { target: at.to_owned(), kind: kind.to_owned(), root: String::new(), flags }
+}
+
+/// A path as `mountinfo` writes it, with three octal digits for what would break the line.
+fn unescaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let octal = (*first == b'\\').then(|| more.get(..3)).flatten();
+        let byte = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        match byte {
+            Some(byte) => {
+                out.push(byte);
+                rest = more.get(3..).unwrap_or_default();
+            }
+            None => {
+                out.push(*first);
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The table that the plan comes to. What is mounted below a directory of the host comes along with it; it is
+/// expected where it is, provided that it has the attributes of what brought it.
+fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
+    let mut table = vec![entry("/", "tmpfs", ["ro", "nosuid", "nodev"].into_iter())];
+    table.extend(plan.mounts.iter().map(planned_entry));
+    for extra in found {
+        let is_planned = table.iter().any(|known| known.target == extra.target);
+        let brought = plan.mounts.iter().filter(|mount| matches!(mount.source, Source::Host(_)));
+        let above = brought.filter(|mount| Path::new(&extra.target).starts_with(&mount.at)).next_back();
+        if let (false, Some(mount)) = (is_planned, above)
+            && planned_entry(mount).flags.is_subset(&extra.flags)
+        {
+            table.push(extra.clone());
+        }
+    }
+    table
+}
+
+fn planned_entry(mount: &Mount) -> MountEntry {
+    let kind = match &mount.source {
+        Source::Host(_) => "host",
+        Source::Memory(..) | Source::Nothing => "tmpfs",
+        Source::Processes => "proc",
+        Source::Terminals => "devpts",
+        Source::Layer(_) => "overlay",
+    };
+    let read = (mount.access == Access::Read && !mount.writable_anyway).then_some("ro");
+    let devices = (mount.access != Access::Device).then_some("nodev");
+    let programs = (!mount.programs).then_some("noexec");
+    entry(&mount.at.to_string_lossy(), kind, [read, devices, programs, Some("nosuid")].into_iter().flatten())
+}
+
+fn landlock(plan: &Plan) -> Landlock {
+    let version = if plan.has(Part::Landlock) { plan.landlock } else { 0 };
+    let bits = wall::handled(version);
+    let handled = (0..).zip(wall::RIGHTS).filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, name)| name.to_owned());
+    let scopes = if wall::scopes(version) == 0 { Vec::new() } else { vec!["abstract_unix_socket", "signal"] };
+    Landlock {
+        abi: Measured::read(version),
+        handled: Measured::applied(handled.collect()),
+        scopes: Measured::applied(scopes.into_iter().map(str::to_owned).collect::<BTreeSet<_>>()),
+    }
+}
+
+fn filter(plan: &Plan) -> Digest {
+    if plan.has(Part::Seccomp) { Digest(plan.filter.hash()) } else { Digest([0; 32]) }
+}
+
+fn planned(own: Namespaces) -> PlannedNamespaces {
+    let not = |inode: Measured<u64>| PlannedNamespace::Own { not: inode.value };
+    PlannedNamespaces {
+        user: not(own.user),
+        mount: not(own.mount),
+        pid: not(own.pid),
+        network: not(own.network),
+        ipc: not(own.ipc),
+        uts: not(own.uts),
+        cgroup: not(own.cgroup),
+    }
+}
+
+type Limits = BTreeMap<String, Measured<Limit>>;
+
+/// Limits as they hold, and as they were planned.
+fn limits(held: &Held, process: &Process) -> io::Result<(Limits, BTreeMap<String, Limit>)> {
+    let text = process.text("limits")?;
+    let (mut found, mut wanted) = (BTreeMap::new(), BTreeMap::new());
+    for limit in &held.plan.limits {
+        let (name, line) = match limit.resource {
+            Resource::Nofile => ("files", "Max open files"),
+            Resource::Fsize => ("file_size", "Max file size"),
+            Resource::Nproc => ("processes_of_user", "Max processes"),
+            Resource::Core => ("core_size", "Max core file size"),
+            _ => continue,
+        };
+        let row = text.lines().find_map(|row| row.strip_prefix(line)).ok_or_else(|| strange(line))?;
+        let mut numbers = row.split_whitespace();
+        let hard = numbers.nth(1).and_then(|hard| hard.parse::<u64>().ok());
+        let value = hard.ok_or_else(|| strange(line))?;
+        found.insert(name.to_owned(), Measured::read(Limit { value, by: Enforcement::Rlimit }));
+        // A caller who has less cannot give more.
+        let most = rustix::process::getrlimit(limit.resource).maximum.map_or(limit.most, |own| own.min(limit.most));
+        wanted.insert(name.to_owned(), Limit { value: most, by: Enforcement::Rlimit });
+    }
+    let groups = process.text("cgroup")?;
+    let is_member = groups.contains(held.plan.run.as_str());
+    let together = held.plan.together;
+    for (name, value) in [("memory", together.memory), ("pids", together.pids), ("cpu", together.cpu)] {
+        let Some(value) = value else { continue };
+        let holds = is_member && held.groups.enforced.iter().any(|enforced| enforced.name == name);
+        let by = if holds { Enforcement::Enforced } else { Enforcement::Absent };
+        found.insert(name.to_owned(), Measured::read(Limit { value, by }));
+        let by = if held.plan.requires_groups { Enforcement::Enforced } else { by };
+        wanted.insert(name.to_owned(), Limit { value, by });
+    }
+    Ok((found, wanted))
+}
+
+/// One line per fact that was measured, for a look.
+impl Account {
+    /// Differences, one per line; nothing if all is as planned.
+    #[must_use]
+    pub fn differences(&self) -> String {
+        let mut text = String::new();
+        if let Err(all) = crate::receipt::compare(&self.expected, &self.facts) {
+            for difference in all {
+                let _ = writeln!(text, "{difference}");
+            }
+        }
+        text
+    }
+}

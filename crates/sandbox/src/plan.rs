@@ -1,0 +1,165 @@
+//! What will be made for one sandbox, in full, before anything is made.
+//!
+//! Flow: [`Spec`](crate::Spec) -> [`Plan`], a list of mounts, links, files and rules in the order in which they
+//! are made. Invariant: what is not in the plan does not exist inside. Not here: how it is made
+//! ([`crate::inside`], [`crate::launch`]).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::filter::Filter;
+use crate::groups::Wanted;
+use crate::receipt::RunId;
+use crate::sys;
+
+/// What a mount shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A file or directory of the host.
+    Host(PathBuf),
+    /// New memory of at most so many bytes, with this mode.
+    Memory(u64, u32),
+    /// The processes of this sandbox.
+    Processes,
+    /// The terminals of this sandbox.
+    Terminals,
+    /// Nothing: hides the file or directory that is there.
+    Nothing,
+    /// A private layer over what was mounted at this place before, and over `stubs` first; changes go to the layer.
+    Layer(Layer),
+}
+
+/// Where the changes of a private layer go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layer {
+    /// What covers the place from above: names that must not be planted.
+    pub(crate) stubs: Option<PathBuf>,
+    /// Changes, and room for making them; both on one file system, empty at first.
+    pub(crate) changes: PathBuf,
+    pub(crate) work: PathBuf,
+}
+
+/// What may be done with what is mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Read and execute.
+    Read,
+    /// Everything.
+    Write,
+    /// Read and write, as a device.
+    Device,
+}
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) source: Source,
+    pub(crate) at: PathBuf,
+    pub(crate) access: Access,
+    /// Whether the owner of the files is shown as the user inside (only with an unprivileged user of its own).
+    pub(crate) owned: bool,
+    /// Whether programs may be started from it.
+    pub(crate) programs: bool,
+    /// A directory of the host beneath which the source is found without following any link; none: as it is named.
+    pub(crate) within: Option<PathBuf>,
+    /// Whether the mount can be written although the plan says it is only to be read: one wall left out.
+    pub(crate) writable_anyway: bool,
+}
+
+impl Mount {
+    pub(crate) fn host(path: impl Into<PathBuf>, at: impl Into<PathBuf>, access: Access) -> Self {
+        Self { source: Source::Host(path.into()), at: at.into(), access, owned: false, programs: true, within: None, writable_anyway: false }
+    }
+
+    /// The attributes that it gets.
+    pub(crate) fn attributes(&self) -> u64 {
+        let write = if self.access == Access::Read && !self.writable_anyway { sys::READ_ONLY } else { 0 };
+        let devices = if self.access == Access::Device { 0 } else { sys::NO_DEVICES };
+        let programs = if self.programs { 0 } else { sys::NO_EXEC };
+        write | devices | programs | sys::NO_SUID
+    }
+}
+
+/// Who the processes inside are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// As the host's kernel sees them.
+    pub(crate) host_user: u32,
+    pub(crate) host_group: u32,
+    /// As they see themselves.
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    /// Whose files they own inside, when that is not the host user itself: needs root.
+    pub(crate) owns: Option<(u32, u32)>,
+}
+
+/// A limit of one process, by the kernel's own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessLimit {
+    pub(crate) resource: rustix::process::Resource,
+    pub(crate) most: u64,
+}
+
+/// Everything about one sandbox that is still to be made.
+#[derive(Debug)]
+pub struct Plan {
+    pub(crate) run: RunId,
+    pub(crate) left_out: Vec<Part>,
+    pub(crate) command: Vec<OsString>,
+    pub(crate) directory: PathBuf,
+    pub(crate) environment: Vec<OsString>,
+    /// Where the program is looked for.
+    pub(crate) search: OsString,
+    /// In the order in which they are made: what is above before what is below.
+    pub(crate) mounts: Vec<Mount>,
+    /// Where, and to what.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    /// Small files of the sandbox's own, read-only.
+    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) identity: Identity,
+    pub(crate) landlock: u32,
+    pub(crate) filter: Filter,
+    pub(crate) limits: Vec<ProcessLimit>,
+    pub(crate) together: Wanted,
+    /// Whether limits that count all processes together must hold, or the launch is refused.
+    pub(crate) requires_groups: bool,
+    pub(crate) host_name: String,
+}
+
+/// A part that can be left out on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The second wall.
+    Landlock,
+    /// The filter of system calls.
+    Seccomp,
+    /// That what is only to be read is mounted read-only.
+    ReadOnly,
+    /// That no set-user-id program gives privileges.
+    NoNewPrivs,
+}
+
+impl Plan {
+    /// The same plan without a part: what a degraded run does, and what tests compare with. It is in the receipt.
+    #[must_use]
+    pub fn without(mut self, part: Part) -> Self {
+        if part == Part::ReadOnly {
+            for mount in &mut self.mounts {
+                mount.writable_anyway = matches!(mount.source, Source::Host(_));
+            }
+        }
+        self.left_out.push(part);
+        self
+    }
+
+    pub(crate) fn has(&self, part: Part) -> bool {
+        !self.left_out.contains(&part)
+    }
+
+    /// The rules of the second wall: where, and what for.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = (&Path, Access)> {
+        let made = self.mounts.iter().filter(|mount| mount.source != Source::Nothing);
+        made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)])
+    }
+}

@@ -1,0 +1,394 @@
+//! A command at work: carries bytes, passes signals, and knows when everything is gone.
+//!
+//! Flow: [`Held`] -> [`Running`] -> [`Ended`]. Invariant: when [`Running::wait`] comes back, no process of the
+//! sandbox is left. Not here: what was promised and whether it holds ([`crate::receipt`]).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{OptionalActions, Termios, Winsize};
+
+use crate::groups::Groups;
+use crate::launch::{Held, LaunchError, Tree};
+use crate::line::{Line, Word};
+use crate::standard::{Kind, Standard};
+use crate::sys::process::{stop_here, told_of};
+
+/// How long a command may take to end by itself after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long output that is still in a pipe is waited for.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What became of the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It ended with this code.
+    Code(u8),
+    /// This signal ended it.
+    Signal(i32),
+    /// It could not be executed, for this reason.
+    NotExecuted(i32),
+    /// The sandbox was ended from outside.
+    Killed,
+}
+
+impl Ended {
+    /// The exit code, as shells give it.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            Self::NotExecuted(libc::ENOENT) => 127,
+            Self::NotExecuted(_) => 126,
+            Self::Killed => 137,
+        }
+    }
+}
+
+/// A command at work.
+#[derive(Debug)]
+pub struct Running {
+    tree: Tree,
+    /// After the processes, so that it is dropped when they are gone.
+    groups: Groups,
+    line: Line,
+    standard: Standard,
+    terminal: Option<OwnedFd>,
+    own: Option<OwnTerminal>,
+    signals: OwnedFd,
+    /// Bytes that the sandbox's terminal, or its standard input, has not taken yet.
+    pending: Vec<u8>,
+    input_ended: bool,
+    killed_at: Option<Instant>,
+    ended: Option<Ended>,
+}
+
+/// The person's terminal while it belongs to the command.
+#[derive(Debug)]
+struct OwnTerminal {
+    fd: OwnedFd,
+    before: Termios,
+}
+
+impl OwnTerminal {
+    fn take(fd: &OwnedFd) -> io::Result<Self> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(fd, 3)?;
+        let before = rustix::termios::tcgetattr(&fd)?;
+        let taken = Self { fd, before };
+        taken.raw()?;
+        Ok(taken)
+    }
+
+    fn raw(&self) -> io::Result<()> {
+        let mut raw = self.before.clone();
+        raw.make_raw();
+        rustix::termios::tcsetattr(&self.fd, OptionalActions::Drain, &raw)?;
+        Ok(())
+    }
+
+    fn give_back(&self) {
+        let _ = rustix::termios::tcsetattr(&self.fd, OptionalActions::Drain, &self.before);
+    }
+
+    fn size(&self) -> Option<Winsize> {
+        rustix::termios::tcgetwinsize(&self.fd).ok()
+    }
+}
+
+impl Drop for OwnTerminal {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+impl Held {
+    /// Starts the command.
+    ///
+    /// # Errors
+    /// When the sandbox is gone, or the terminal cannot be used.
+    pub fn go(self) -> Result<Running, LaunchError> {
+        let Self { plan, tree, line, standard, terminal, groups } = self;
+        drop(plan);
+        let prepare = |error| LaunchError::Prepare("terminal", error);
+        let watched = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
+        let signals = told_of(&watched).map_err(|error| LaunchError::Prepare("signals", error))?;
+        let number = standard.terminal();
+        let own = match (&terminal, number.and_then(|number| standard.host.get(usize::from(number)))) {
+            (Some(inside), Some(host)) => {
+                let own = OwnTerminal::take(host).map_err(prepare)?;
+                let _ = rustix::termios::tcsetattr(inside, OptionalActions::Now, &own.before);
+                if let Some(size) = own.size() {
+                    let _ = rustix::termios::tcsetwinsize(inside, size);
+                }
+                rustix::io::ioctl_fionbio(inside, true).map_err(|error| prepare(error.into()))?;
+                Some(own)
+            }
+            _ => None,
+        };
+        line.go(number).map_err(|error| LaunchError::Line(error.into()))?;
+        Ok(Running {
+            tree,
+            groups,
+            line,
+            standard,
+            terminal,
+            own,
+            signals,
+            pending: Vec::new(),
+            input_ended: false,
+            killed_at: None,
+            ended: None,
+        })
+    }
+}
+
+/// What a poll was for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum On {
+    Line,
+    Signals,
+    HostInput,
+    Terminal,
+    CarriedOut(usize),
+    CarrierIn,
+    End,
+}
+
+impl Running {
+    /// The number of process 1, as the host sees it.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.tree.pid.as_raw_pid()
+    }
+
+    /// Waits for the end of the command and of everything that it left behind.
+    ///
+    /// # Errors
+    /// When the line to the inside breaks its rules; everything is gone then too.
+    pub fn wait(mut self) -> io::Result<Ended> {
+        let mut gone_at: Option<Instant> = None;
+        loop {
+            let now = Instant::now();
+            if self.killed_at.is_some_and(|at| now >= at) {
+                self.killed_at = None;
+                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+            }
+            if gone_at.is_some_and(|at| now >= at + DRAIN) || (gone_at.is_some() && !self.is_draining()) {
+                break;
+            }
+            let deadline = [self.killed_at, gone_at.map(|at| at + DRAIN)].into_iter().flatten().min();
+            for on in self.ready(deadline, gone_at.is_none())? {
+                match on {
+                    On::Line => self.heard()?,
+                    On::Signals => self.signalled(),
+                    On::HostInput => self.take_input(),
+                    On::Terminal => self.move_terminal(),
+                    On::CarriedOut(number) => self.carry_out(number),
+                    On::CarrierIn => self.give_input(),
+                    On::End => gone_at = Some(Instant::now()),
+                }
+            }
+        }
+        self.tree.end();
+        Ok(self.ended.unwrap_or(Ended::Killed))
+    }
+
+    fn is_draining(&self) -> bool {
+        let [_, out, err] = &self.standard.carriers;
+        self.terminal.is_some() || out.is_some() || err.is_some()
+    }
+
+    /// What can be gone on with.
+    fn ready(&self, deadline: Option<Instant>, alive: bool) -> io::Result<Vec<On>> {
+        let mut what: Vec<(On, BorrowedFd<'_>, PollFlags)> = vec![(On::Signals, self.signals.as_fd(), PollFlags::IN)];
+        if alive {
+            what.push((On::Line, self.line.as_fd(), PollFlags::IN));
+            what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
+        }
+        let [input, ..] = &self.standard.host;
+        let takes_input = match self.standard.kinds[0] {
+            Kind::Terminal => self.terminal.is_some(),
+            Kind::Carried => self.standard.carriers[0].is_some(),
+            Kind::Passed => false,
+        };
+        if alive && takes_input && self.pending.is_empty() && !self.input_ended {
+            what.push((On::HostInput, input.as_fd(), PollFlags::IN));
+        }
+        if let Some(terminal) = &self.terminal {
+            let writes = !self.pending.is_empty() && self.standard.kinds[0] == Kind::Terminal;
+            let flags = if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            what.push((On::Terminal, terminal.as_fd(), flags));
+        }
+        if let (Some(carrier), false) = (&self.standard.carriers[0], self.pending.is_empty()) {
+            what.push((On::CarrierIn, carrier.as_fd(), PollFlags::OUT));
+        }
+        for number in [1, 2] {
+            if let Some(Some(carrier)) = self.standard.carriers.get(number) {
+                what.push((On::CarriedOut(number), carrier.as_fd(), PollFlags::IN));
+            }
+        }
+        let mut polled: Vec<PollFd<'_>> =
+            what.iter().map(|(_, fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+        let timeout = deadline.map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let found = what.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
+        Ok(found.map(|((on, ..), _)| *on).collect())
+    }
+
+    fn heard(&mut self) -> io::Result<()> {
+        match self.line.hear()? {
+            Word::Ended(status) if status & 0x7f == 0 => {
+                self.ended = Some(Ended::Code(u8::try_from((status >> 8) & 0xff).unwrap_or(u8::MAX)));
+            }
+            Word::Ended(status) => self.ended = Some(Ended::Signal(status & 0x7f)),
+            Word::NotExecuted(error) => self.ended = Some(Ended::NotExecuted(error)),
+            Word::Stopped => self.suspended(),
+            // The end itself is told by the process descriptor.
+            Word::Gone => {
+                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+            }
+            Word::Ready | Word::Terminal(_) | Word::Broken(_) => {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "process 1 broke its rules"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The command was stopped from its terminal: so are we, and both go on together.
+    fn suspended(&mut self) {
+        let Some(own) = &self.own else { return };
+        own.give_back();
+        stop_here();
+        let _ = own.raw();
+        let _ = self.line.signal(u8::try_from(libc::SIGCONT).unwrap_or(18));
+        self.resize();
+    }
+
+    fn resize(&self) {
+        if let (Some(own), Some(terminal)) = (&self.own, &self.terminal)
+            && let Some(size) = own.size()
+        {
+            let _ = rustix::termios::tcsetwinsize(terminal, size);
+        }
+    }
+
+    fn signalled(&mut self) {
+        let mut notice = [0u8; 128];
+        while let Ok(128) = rustix::io::read(&self.signals, &mut notice) {
+            let signal = i32::from_le_bytes([notice[0], notice[1], notice[2], notice[3]]);
+            match signal {
+                libc::SIGWINCH | libc::SIGCONT => self.resize(),
+                _ => {
+                    let _ = self.line.signal(u8::try_from(signal).unwrap_or(15));
+                    if signal != libc::SIGINT && self.killed_at.is_none() {
+                        self.killed_at = Some(Instant::now() + GRACE);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes bytes from the host's standard input.
+    fn take_input(&mut self) {
+        let mut bytes = [0u8; 16 * 1024];
+        match rustix::io::read(&self.standard.host[0], &mut bytes) {
+            Ok(0) | Err(rustix::io::Errno::IO) => {
+                self.input_ended = true;
+                self.standard.carriers[0] = None;
+            }
+            Ok(got) => {
+                self.pending.extend_from_slice(bytes.get(..got).unwrap_or_default());
+                match self.standard.kinds[0] {
+                    Kind::Terminal => self.feed_terminal(),
+                    _ => self.give_input(),
+                }
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(_) => self.input_ended = true,
+        }
+    }
+
+    fn feed_terminal(&mut self) {
+        let Some(terminal) = &self.terminal else { return };
+        if let Ok(written) = rustix::io::write(terminal, &self.pending) {
+            self.pending.drain(..written);
+        }
+    }
+
+    fn give_input(&mut self) {
+        let Some(carrier) = &self.standard.carriers[0] else { return };
+        // A pipe that can be written takes at least this much without waiting.
+        let some = self.pending.get(..self.pending.len().min(4096)).unwrap_or_default();
+        match rustix::io::write(carrier, some) {
+            Ok(written) => drop(self.pending.drain(..written)),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Err(_) => {
+                self.pending.clear();
+                self.input_ended = true;
+                self.standard.carriers[0] = None;
+            }
+        }
+    }
+
+    /// Carries what the sandbox's terminal shows to the person's.
+    fn move_terminal(&mut self) {
+        if !self.pending.is_empty() && self.standard.kinds[0] == Kind::Terminal {
+            self.feed_terminal();
+        }
+        let Some(terminal) = &self.terminal else { return };
+        let mut bytes = [0u8; 16 * 1024];
+        match rustix::io::read(terminal, &mut bytes) {
+            Ok(got) if got > 0 => {
+                let to = if self.standard.kinds[1] == Kind::Terminal { 1 } else { usize::from(self.standard.terminal().unwrap_or(1)) };
+                if let Some(to) = self.standard.host.get(to) {
+                    let _ = write_all(to, bytes.get(..got).unwrap_or_default());
+                }
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+            Ok(_) | Err(_) => self.terminal = None,
+        }
+    }
+
+    fn carry_out(&mut self, number: usize) {
+        let (Some(Some(from)), Some(to)) = (self.standard.carriers.get(number), self.standard.host.get(number)) else {
+            return;
+        };
+        let mut bytes = [0u8; 64 * 1024];
+        let gone = match rustix::io::read(from, &mut bytes) {
+            Ok(0) => true,
+            Ok(got) => write_all(to, bytes.get(..got).unwrap_or_default()).is_err(),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => false,
+            Err(_) => true,
+        };
+        if let (true, Some(carrier)) = (gone, self.standard.carriers.get_mut(number)) {
+            *carrier = None;
+        }
+    }
+}
+
+fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(to, bytes) {
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) => {
+                let mut one = [PollFd::new(to, PollFlags::OUT)];
+                poll(&mut one, None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! What one sandbox is to have, and nothing else.
+//!
+//! Flow: [`Spec::closed`] allows nothing; its methods add what a profile and a person gave; [`Spec::plan`] says
+//! how this kernel will enforce it. Invariant: every path here is absolute and free of links, because the inside
+//! follows none. Not here: reading profiles ([`crate::profile`]).
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::process::Resource;
+
+use crate::filter::{Filter, Tracing};
+use crate::groups::Wanted;
+use crate::plan::{Access, Identity, Mount, Plan, ProcessLimit, Source};
+use crate::profile::{Entry, Found};
+use crate::receipt::RunId;
+use crate::{files, sys};
+
+/// The first of the users that nobody has: sandboxes made by root run as one of these.
+const FIRST_OWN_USER: u32 = 0x7000_0000;
+
+/// Why a sandbox cannot be made as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Unenforceable {
+    /// The kernel has no Landlock, or it is switched off.
+    #[error(
+        "landlock is missing: the kernel needs CONFIG_SECURITY_LANDLOCK, and `landlock` in the list of `lsm=`; \
+         `palisade doctor` says more"
+    )]
+    Landlock,
+    /// A path cannot be used.
+    #[error("`{0}`: {1}")]
+    Path(PathBuf, #[source] std::io::Error),
+    /// The directory holds what must stay outside.
+    #[error("`{0}` would give the sandbox {1}; start in the directory of a project, or give less with `--rw`")]
+    TooWide(PathBuf, &'static str),
+}
+
+/// A place of the host, and where it is inside.
+#[derive(Clone, Debug)]
+struct Place {
+    host: PathBuf,
+    at: PathBuf,
+    access: Access,
+    within: Option<PathBuf>,
+}
+
+/// What one sandbox is to have.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    command: Vec<OsString>,
+    directory: PathBuf,
+    home: PathBuf,
+    places: Vec<Place>,
+    environment: Vec<(OsString, OsString)>,
+    limits: Vec<ProcessLimit>,
+    memory: u64,
+    tracing: Tracing,
+    user: String,
+    more: Vec<Mount>,
+    wanted: Wanted,
+    requires_groups: bool,
+}
+
+impl Spec {
+    /// Allows nothing but the system's programs, read-only, and a directory to stand in.
+    #[must_use]
+    pub fn closed(command: Vec<OsString>, directory: PathBuf) -> Self {
+        Self {
+            command,
+            directory,
+            home: PathBuf::from("/home/agent"),
+            places: Vec::new(),
+            environment: Vec::new(),
+            limits: Vec::new(),
+            memory: 64 << 20,
+            tracing: Tracing::Refused,
+            user: "agent".into(),
+            more: Vec::new(),
+            wanted: Wanted::default(),
+            requires_groups: false,
+        }
+    }
+
+    /// Shows a place of the host, read-only.
+    #[must_use]
+    pub fn read(mut self, path: PathBuf) -> Self {
+        self.places.push(Place { host: path.clone(), at: path, access: Access::Read, within: None });
+        self
+    }
+
+    /// Shows a place of the host, writable.
+    #[must_use]
+    pub fn write(mut self, path: PathBuf) -> Self {
+        self.places.push(Place { host: path.clone(), at: path, access: Access::Write, within: None });
+        self
+    }
+
+    /// Gives what a profile names, without following links that somebody else could have put on the way.
+    pub(crate) fn entry(mut self, entry: &Entry, access: Access) -> Self {
+        let (host, within) = (entry.path.clone(), Some(entry.within.clone()));
+        self.places.push(Place { at: host.clone(), host, access, within });
+        self
+    }
+
+    /// A directory of the host as the home inside, at `at`.
+    #[must_use]
+    pub fn home(mut self, host: PathBuf, at: PathBuf) -> Self {
+        self.places.push(Place { host, at: at.clone(), access: Access::Write, within: None });
+        self.home = at;
+        self
+    }
+
+    /// The name of the user inside.
+    #[must_use]
+    pub fn user(mut self, name: String) -> Self {
+        self.user = name;
+        self
+    }
+
+    /// A variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Lets processes inside trace their own children.
+    #[must_use]
+    pub fn tracing(mut self) -> Self {
+        self.tracing = Tracing::Own;
+        self
+    }
+
+    /// The most that a process may have of something.
+    #[must_use]
+    pub fn limit(mut self, resource: Resource, most: u64) -> Self {
+        self.limits.push(ProcessLimit { resource, most });
+        self
+    }
+
+    /// The size of `/tmp` and of `/dev/shm`, in bytes.
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Limits that count all processes together.
+    pub(crate) fn together(mut self, wanted: Wanted, required: bool) -> Self {
+        self.wanted = wanted;
+        self.requires_groups = required;
+        self
+    }
+
+    /// Further mounts, as they are.
+    pub(crate) fn mounts(mut self, mounts: Vec<Mount>) -> Self {
+        self.more.extend(mounts);
+        self
+    }
+
+    /// A toolchain of the caller's, read-only, without its credentials.
+    pub(crate) fn toolchain(mut self, found: &Found) -> Self {
+        self.places.push(Place {
+            host: found.host.clone(),
+            at: found.mount.clone(),
+            access: Access::Read,
+            within: None,
+        });
+        for path in &found.without {
+            if found.host.join(path.strip_prefix(&found.mount).unwrap_or(path)).exists() {
+                self.more.push(Mount {
+                    source: Source::Nothing,
+                    at: path.clone(),
+                    access: Access::Read,
+                    owned: false,
+                    programs: false,
+                    within: None,
+        writable_anyway: false,
+                });
+            }
+        }
+        self
+    }
+
+    /// How this kernel will enforce it.
+    ///
+    /// # Errors
+    /// When a required layer is missing, or a path cannot be given.
+    pub fn plan(self, run: RunId) -> Result<Plan, Unenforceable> {
+        let landlock = sys::landlock::version().ok_or(Unenforceable::Landlock)?;
+        let identity = self.identity()?;
+        let (mut mounts, mut links) = files::system();
+        mounts.extend(files::devices(self.memory));
+        mounts.push(memory("/tmp", self.memory));
+        for place in &self.places {
+            let mut mount = Mount::host(&place.host, &place.at, place.access);
+            mount.owned = place.access == Access::Write;
+            mount.within = place.within.clone();
+            mounts.push(mount);
+        }
+        mounts.extend(self.more.iter().cloned());
+        // What is above is mounted before what is below; equal places in the order in which they were given.
+        mounts.sort_by_key(|mount| mount.at.components().count());
+        links.extend(files::links());
+        let files = files::made(&identity, &self.user, &self.home);
+        let mut variables = self.environment;
+        variables.push(("HOME".into(), self.home.clone().into()));
+        let search = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let environment = variables.into_iter().map(|(name, value)| {
+            let mut line = name;
+            line.push("=");
+            line.push(value);
+            line
+        });
+        Ok(Plan {
+            run,
+            left_out: Vec::new(),
+            command: self.command,
+            directory: self.directory,
+            environment: environment.collect(),
+            search: search.unwrap_or_default(),
+            mounts,
+            links,
+            files,
+            folders: files::folders(),
+            identity,
+            landlock,
+            filter: Filter::new(self.tracing),
+            limits: self.limits,
+            together: self.wanted,
+            requires_groups: self.requires_groups,
+            host_name: "palisade".into(),
+        })
+    }
+
+    /// The caller as they are; for root, a user that nobody is, who owns what the worktree's owner owns.
+    fn identity(&self) -> Result<Identity, Unenforceable> {
+        let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if user != 0 {
+            return Ok(Identity { host_user: user, host_group: group, user, group, owns: None });
+        }
+        let of = |path: &Path| std::fs::metadata(path).map_err(|error| Unenforceable::Path(path.to_owned(), error));
+        // The home is ours; the first place after it that can be written is the worktree.
+        let written = self.places.iter().filter(|place| place.access == Access::Write && place.at != self.home).next();
+        let owner = of(written.map_or(self.directory.as_path(), |place| place.host.as_path()))?;
+        let own = FIRST_OWN_USER + (rustix::process::getpid().as_raw_pid().unsigned_abs() & 0x00ff_ffff);
+        Ok(Identity {
+            host_user: own,
+            host_group: own,
+            user: 1000,
+            group: 1000,
+            owns: Some((owner.uid(), owner.gid())),
+        })
+    }
+}
+
+fn memory(at: &str, size: u64) -> Mount {
+    Mount {
+        source: Source::Memory(size, 0o1777),
+        at: at.into(),
+        access: Access::Write,
+        owned: false,
+        programs: true,
+        within: None,
+        writable_anyway: false,
+    }
+}

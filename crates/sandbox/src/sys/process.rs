@@ -1,0 +1,158 @@
+//! Making processes and becoming programs.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::checked;
+
+/// `CLONE_INTO_CGROUP`, which does not fit the type that `libc` gives it.
+const INTO_GROUP: u64 = 0x2_0000_0000;
+
+/// Which side of a fork one is on.
+#[derive(Debug)]
+pub(crate) enum Side {
+    /// The new process.
+    Child,
+    /// The old one, and the new one's number and descriptor.
+    Parent(i32, OwnedFd),
+}
+
+/// Makes a process with these new namespaces, in this v2 control group if one is given.
+///
+/// The caller has one thread, so that the child may do everything the parent may.
+pub(crate) fn fork(namespaces: u64, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
+    let mut pidfd: i32 = -1;
+    let flags = namespaces
+        | libc::CLONE_PIDFD.unsigned_abs() as u64
+        | if group.is_some() { INTO_GROUP } else { 0 };
+    let arguments = libc::clone_args {
+        flags,
+        pidfd: &raw mut pidfd as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: libc::SIGCHLD.unsigned_abs().into(),
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: group.map_or(0, |fd| fd.as_raw_fd().unsigned_abs().into()),
+    };
+    // SAFETY: no new stack and no shared memory, so this is a fork; `arguments` and `pidfd` outlive the call.
+    let pid = checked(unsafe {
+        libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>())
+    })?;
+    if pid == 0 {
+        return Ok(Side::Child);
+    }
+    // SAFETY: the kernel wrote a new descriptor there, which nobody else knows.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Side::Parent(i32::try_from(pid).unwrap_or(i32::MAX), pidfd))
+}
+
+/// Pointers to the strings, with a null at the end.
+fn vector(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Becomes the program in this descriptor; comes back only with an error.
+pub(crate) fn become_program(program: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
+    let (arguments, environment) = (vector(arguments), vector(environment));
+    // SAFETY: both vectors end with a null and point to C strings that outlive the call; the path is empty.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}
+
+/// Ends this process at once, without running anything that was left for its end.
+pub(crate) fn leave(code: i32) -> ! {
+    // SAFETY: no pointers.
+    unsafe { libc::_exit(code) }
+}
+
+/// Lets every signal do what it does by default, and blocks none.
+pub(crate) fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: the default action is no function of ours; numbers that cannot be set are refused.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: all zero is an empty set; it outlives the call.
+    unsafe {
+        let none: libc::sigset_t = std::mem::zeroed();
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Blocks these signals and tells of them on a descriptor instead.
+pub(crate) fn told_of(signals: &[i32]) -> io::Result<OwnedFd> {
+    // SAFETY: an empty set, filled by numbers only; it outlives the calls.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        checked(libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()).into())?;
+        super::owned(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK).into())
+    }
+}
+
+/// Gives up every supplementary group.
+pub(crate) fn no_groups() -> io::Result<()> {
+    // SAFETY: a length of zero reads nothing.
+    checked(unsafe { libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) })?;
+    Ok(())
+}
+
+/// Becomes this user and group, in every respect.
+pub(crate) fn become_user(user: u32, group: u32) -> io::Result<()> {
+    // SAFETY: no pointers.
+    checked(unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) })?;
+    // SAFETY: no pointers.
+    checked(unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) })?;
+    Ok(())
+}
+
+/// Names the host as it is seen inside.
+pub(crate) fn name_host(name: &CStr) -> io::Result<()> {
+    let bytes = name.to_bytes();
+    // SAFETY: as many bytes as are said, which outlive the call.
+    checked(unsafe { libc::sethostname(bytes.as_ptr().cast(), bytes.len()) }.into())?;
+    Ok(())
+}
+
+/// Stops this process, as the terminal's own key would.
+pub(crate) fn stop_here() {
+    // SAFETY: no pointers.
+    unsafe { libc::raise(libc::SIGSTOP) };
+}
+
+/// Makes `fd` known as `number` too; with `only_here`, not to the program that this process becomes.
+pub(crate) fn place(fd: BorrowedFd<'_>, number: i32, only_here: bool) -> io::Result<()> {
+    let flags = if only_here { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: no pointers. What `number` was before is closed under whoever owned it: the caller gives the
+    // numbers below 16 away for good, and what is still used was moved above.
+    checked(unsafe { libc::dup3(fd.as_raw_fd(), number, flags) }.into())?;
+    Ok(())
+}
+
+/// Takes the descriptor with this number, which [`place`] just put there.
+pub(crate) fn adopt(number: i32) -> OwnedFd {
+    // SAFETY: nobody else owns a number that `place` was given.
+    unsafe { OwnedFd::from_raw_fd(number) }
+}
+
+/// Sees the control group that it is in as the topmost one.
+pub(crate) fn leave_groups() -> io::Result<()> {
+    // SAFETY: no pointers, and nothing that other threads share.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
+    Ok(())
+}

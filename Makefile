@@ -4,6 +4,9 @@
 # Counts in tests are a twentieth of the full ones unless told otherwise.
 export PALISADE_SCALE ?= 0.05
 
+# The launcher as it is shipped: one static program without relocations, because its start is part of every run.
+STATIC = cargo rustc --release -p palisade --bin palisade -- -C target-feature=+crt-static -C relocation-model=static
+
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -28,8 +31,9 @@ lint: ## format and lints; licences and bans where cargo-deny is installed
 	else echo "cargo-deny is not installed: licences and bans are not checked here"; fi
 
 bench: ## measure, side by side with references in one run
-	@scripts/setup build
+	@scripts/setup bench
 	cargo build --release -p server
+	$(STATIC)
 	cd bench && cargo run --release
 
 web: ## types for the web from the API description, and a check of what uses them

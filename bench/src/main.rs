@@ -7,6 +7,7 @@ mod authorize;
 mod bare;
 mod daemon;
 mod daemon_cost;
+mod launch;
 mod ledger_disk;
 mod ledger_pace;
 mod ledger_query;
@@ -38,6 +39,9 @@ struct Arguments {
     /// The daemon to measure.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/palisaded"))]
     daemon: PathBuf,
+    /// The launcher to measure.
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/release/palisade"))]
+    palisade: PathBuf,
     /// A directory on the disk to measure.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../target"))]
     disk: PathBuf,
@@ -53,6 +57,7 @@ struct Arguments {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Item {
+    Launch,
     Authorize,
     Pass,
     Ledger,
@@ -64,12 +69,20 @@ enum Command {
     /// The reference server; the benchmark starts it itself.
     #[command(hide = true)]
     ServeBare,
+    /// The spawner's part; the benchmark starts it itself.
+    #[command(hide = true)]
+    Warm {
+        /// Where its directories are.
+        place: PathBuf,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
-    if let Some(Command::ServeBare) = arguments.command {
-        return bare::serve().map(|()| ExitCode::SUCCESS);
+    match &arguments.command {
+        Some(Command::ServeBare) => return bare::serve().map(|()| ExitCode::SUCCESS),
+        Some(Command::Warm { place }) => return launch::warm_alone(place).map(|()| ExitCode::SUCCESS),
+        None => {}
     }
     let machine = machine::described();
     let (rows, notes) = measured(&arguments)?;
@@ -85,6 +98,12 @@ fn main() -> anyhow::Result<ExitCode> {
 fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<String>)> {
     let wanted = |item| arguments.only.is_empty() || arguments.only.contains(&item);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    if wanted(Item::Launch) {
+        eprintln!("launch ...");
+        let (more, said) = launch::rows(&arguments.palisade, &arguments.disk)?;
+        rows.extend(more);
+        notes.extend(said);
+    }
     if wanted(Item::Authorize) {
         eprintln!("authorize ...");
         rows.extend(authorize::rows()?);

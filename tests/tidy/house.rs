@@ -43,12 +43,20 @@ fn no_file_of_the_product_has_outgrown_its_subject() {
     }
 }
 
+/// Where the kernel is called by hand, and where attacks on it are.
+const UNSAFE: [&str; 3] = ["crates/sandbox/src/sys/", "crates/sandbox/init/", "tests/escape/"];
+
 #[test]
 fn there_is_no_unsafe_code() {
-    for name in tracked().iter().filter(|name| name.starts_with("crates/") && name.ends_with(".rs")) {
-        let found = text(name)
-            .lines()
-            .any(|line| line.trim_start().starts_with("unsafe ") || line.contains(" unsafe {"));
+    let is_ours = |name: &&String| {
+        let ours = name.starts_with("crates/") || name.starts_with("tests/");
+        ours && name.ends_with(".rs") && !UNSAFE.iter().any(|folder| name.starts_with(folder))
+    };
+    // In two pieces, so that this line is not one of those it looks for.
+    let block = concat!(" unsafe", " {");
+    for name in tracked().iter().filter(is_ours) {
+        let found =
+            text(name).lines().any(|line| line.trim_start().starts_with("unsafe ") || line.contains(block));
         assert!(!found, "{name} has unsafe code");
     }
 }

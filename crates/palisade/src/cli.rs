@@ -43,6 +43,54 @@ pub(crate) enum Command {
     /// Exit codes: the command's own; 125 the sandbox could not be made; 126 the command cannot be executed;
     /// 127 the command is not found.
     Run(RunArgs),
+    /// Say which layers this machine has, what stands in the way of the others, and what to do
+    ///
+    /// Exit codes: 0 sandboxes can be made; 1 something required is missing, or an attack got through.
+    Doctor(DoctorArgs),
+    /// What really held in a run of `palisade run`
+    #[command(subcommand)]
+    Receipt(ReceiptCommand),
+    /// What sandboxes look like, and what a project may ask for
+    #[command(subcommand)]
+    Profile(ProfileCommand),
+    /// Show what a run with `--overlay` changed; the newest of this worktree unless named
+    Diff {
+        /// Which run (run_…, or the beginning of it), then paths
+        #[arg(value_name = "RUN|PATH")]
+        words: Vec<OsString>,
+        /// Only names and counts
+        #[arg(long)]
+        stat: bool,
+    },
+    /// Carry what a run with `--overlay` changed into the worktree: everything, or the paths that are named
+    ///
+    /// Nothing happens if the host changed one of the files meanwhile. What is overwritten or removed is kept:
+    /// `--undo` brings it back.
+    Apply {
+        /// Which run (run_…, or the beginning of it), then paths
+        #[arg(value_name = "RUN|PATH")]
+        words: Vec<OsString>,
+        /// Also overwrite what the host changed since the run began; with --undo, what was changed since the apply
+        #[arg(long)]
+        force: bool,
+        /// Also carry over control files, on which programs of the host act
+        #[arg(long)]
+        control: bool,
+        /// Make the worktree as it was before anything of the run was applied
+        #[arg(long, conflicts_with = "control")]
+        undo: bool,
+    },
+    /// Drop what a run with `--overlay` changed
+    Discard {
+        /// Which run (run_…, or the beginning of it)
+        #[arg(value_name = "RUN")]
+        words: Vec<OsString>,
+        /// Also what applying saved: nothing can be undone afterwards
+        #[arg(long)]
+        forget: bool,
+    },
+    /// List the runs that kept their changes
+    Runs,
     /// Start the daemon
     Up {
         /// Set a configuration key, stronger than file and environment
@@ -147,7 +195,7 @@ impl RunOnly {
 }
 
 /// A command, and what it is given.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
     /// The shape of the sandbox: `dev`, `strict`, `read-only`, or one of your own
     #[arg(long, default_value = "dev", value_name = "NAME")]
@@ -170,9 +218,84 @@ pub(crate) struct RunArgs {
     /// Keep every change in a layer of its own
     #[arg(long)]
     pub(crate) overlay: bool,
+    /// Go on without this layer; the run is weaker, and every report of it says so
+    #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
+    pub(crate) allow_degraded: Vec<Degradable>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A layer that a person can go without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Degradable {
+    Landlock,
+    Seccomp,
+}
+
+/// What is to be looked at.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Also attack a sandbox of this machine, and show every attack
+    #[arg(long)]
+    pub(crate) self_test: bool,
+    /// The shape of the sandbox that is attacked
+    #[arg(long, default_value = "dev", value_name = "NAME", requires = "self_test")]
+    pub(crate) profile: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReceiptCommand {
+    /// Show what was measured, and how it is known
+    Show {
+        #[command(flatten)]
+        of: ReceiptOf,
+    },
+    /// Check the signature, the entry of the ledger that names it, and the ledger
+    Verify {
+        #[command(flatten)]
+        of: ReceiptOf,
+    },
+    /// Print the public key that signs the receipts made here
+    Key,
+}
+
+/// Which receipt.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptOf {
+    /// The run (run_…); the last one if none is named
+    pub(crate) run: Option<String>,
+    /// A receipt in a file of its own
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) file: Option<PathBuf>,
+    /// The key of whoever ran it, when that was somebody else
+    #[arg(long, value_name = "HEX")]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// Every profile there is
+    List,
+    /// A profile as it holds here, with what this project narrows
+    Show {
+        /// Which
+        #[arg(default_value = "dev")]
+        name: String,
+    },
+    /// Every key that a profile can have
+    Keys,
+    /// Check a profile in a file
+    Check {
+        /// Which
+        file: PathBuf,
+    },
+    /// Give this project what its `.palisade/profile.toml` asks for, as it is now
+    Consent {
+        /// Take it back
+        #[arg(long)]
+        withdraw: bool,
+    },
 }
 
 /// Someone new.
@@ -594,7 +717,7 @@ impl Cli {
         };
         let first = words.next().map(kebab).unwrap_or_default();
         let nested =
-            ["account", "user", "key", "pass", "repo", "worktree", "policy", "ledger", "config", "backup"];
+            ["receipt", "profile", "account", "user", "key", "pass", "repo", "worktree", "policy", "ledger", "config", "backup"];
         let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),
             _ => first,

@@ -34,6 +34,12 @@ pub(crate) enum Failure {
     /// A sandbox could not be made, or its command not be started; with the exit code that says which.
     #[error("{0}")]
     Sandbox(String, u8),
+    /// Something that every sandbox needs is missing on this machine.
+    #[error("{0}")]
+    Unfit(String, serde_json::Value, String),
+    /// The layer of a run could not be read, applied or dropped.
+    #[error("{0}")]
+    Layer(String),
     /// The ledger is not what was written.
     #[error("the ledger was tampered with")]
     Tampered(serde_json::Value, String),
@@ -64,6 +70,8 @@ impl Failure {
             Self::File { .. } => "file".into(),
             Self::Program(_) => "program".into(),
             Self::Sandbox(..) => "sandbox".into(),
+            Self::Layer(_) => "layer".into(),
+            Self::Unfit(..) => "unfit".into(),
             Self::Tampered(..) => "tampered".into(),
             Self::Unverifiable(..) => "unverifiable".into(),
         }
@@ -79,6 +87,8 @@ impl Failure {
             | Self::SignedOut
             | Self::File { .. }
             | Self::Program(_)
+            | Self::Unfit(..)
+            | Self::Layer(_)
             | Self::Tampered(..) => 1,
         }
     }

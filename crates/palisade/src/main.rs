@@ -16,6 +16,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|word| word == sandbox::probe::ARGUMENT) {
+        return commands::doctor::answer();
+    }
     // The launcher's way is short: `run` is understood without building every other command.
     if let Some(cli::RunOnly { config, json, args }) = cli::RunOnly::parse_quickly() {
         return commands::run::run(config.as_deref(), json, args);

@@ -134,17 +134,16 @@ extern "C" fn main(stack: *const usize) -> ! {
     }
     // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
     let (arguments, environment) = unsafe { (stack.add(3) as usize, stack.add(count + 2) as usize) };
-    // SAFETY: no pointers. Nobody inside may look into this process, and the line is not for the command.
-    unsafe {
-        call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0);
-        call(nr::FCNTL, LINE, F_SETFD, FD_CLOEXEC, 0);
-    }
+    // SAFETY: no pointers. The line is not for the command.
+    unsafe { call(nr::FCNTL, LINE, F_SETFD, FD_CLOEXEC, 0) };
     mask(2, u64::MAX);
     send(b'R', 0);
     let tty = match receive() {
         Some((b'G', tty)) => tty,
         _ => exit(125),
     };
+    // SAFETY: no pointers. Until now the launcher had to look into this process; from now on nobody may.
+    unsafe { call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0) };
     // SAFETY: no pointers; the child runs on a copy of this stack.
     let command = unsafe { call(nr::FORK, 0, 0, 0, 0) };
     if command == 0 {

@@ -62,8 +62,30 @@ const HIDDEN: [&str; 18] = [
     "timer_list",
 ];
 
+/// What every sandbox on this host has, whatever its command.
+#[derive(Debug)]
+pub(crate) struct Base {
+    pub(crate) mounts: Vec<Mount>,
+    /// Where, and to what.
+    pub(crate) links: Vec<(PathBuf, PathBuf)>,
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
+}
+
+/// What every sandbox has; what is above is before what is below.
+pub(crate) fn base() -> Base {
+    let (mut mounts, mut links) = system();
+    mounts.extend(devices());
+    for mount in &mut mounts {
+        mount.base = true;
+    }
+    links.extend(LINKS.map(|(at, to)| (at.into(), to.into())));
+    let folders = FOLDERS.map(PathBuf::from).to_vec();
+    Base { mounts, links, folders, files: vec![("/.empty/file".into(), Vec::new())] }
+}
+
 /// The system's programs and libraries, as they are on this host: mounts and links.
-pub(crate) fn system() -> (Vec<Mount>, Vec<(PathBuf, PathBuf)>) {
+fn system() -> (Vec<Mount>, Vec<(PathBuf, PathBuf)>) {
     let (mut mounts, mut links) = (Vec::new(), Vec::new());
     for path in PROGRAMS.iter().chain(&SETTINGS).map(Path::new) {
         let Ok(found) = std::fs::symlink_metadata(path) else { continue };
@@ -78,45 +100,40 @@ pub(crate) fn system() -> (Vec<Mount>, Vec<(PathBuf, PathBuf)>) {
     (mounts, links)
 }
 
-/// Devices, terminals, shared memory, processes.
-pub(crate) fn devices(memory: u64) -> Vec<Mount> {
-    let own = |source, at: &str, access| Mount { source, at: at.into(), access, owned: false, programs: false, within: None, writable_anyway: false };
+/// Devices, terminals, processes.
+fn devices() -> Vec<Mount> {
+    let own = |source, at: &str, access| Mount { programs: false, ..Mount::own(source, at, access) };
     let mut mounts: Vec<Mount> = DEVICES.iter().map(|path| Mount::host(*path, *path, Access::Device)).collect();
     for mount in &mut mounts {
         mount.programs = false;
     }
     mounts.push(own(Source::Terminals, "/dev/pts", Access::Device));
-    mounts.push(own(Source::Memory(memory, 0o1777), "/dev/shm", Access::Write));
     mounts.push(own(Source::Processes, "/proc", Access::Read));
     for name in HIDDEN {
         let path = Path::new("/proc").join(name);
         if path.exists() {
-            mounts.push(Mount { at: path, ..own(Source::Nothing, "", Access::Read) });
+            mounts.push(Mount { programs: false, ..Mount::own(Source::Nothing, path, Access::Read) });
         }
     }
     mounts
 }
 
 /// Links that every root has.
-pub(crate) fn links() -> Vec<(PathBuf, PathBuf)> {
-    [
-        ("/dev/ptmx", "pts/ptmx"),
-        ("/dev/fd", "/proc/self/fd"),
-        ("/dev/stdin", "/proc/self/fd/0"),
-        ("/dev/stdout", "/proc/self/fd/1"),
-        ("/dev/stderr", "/proc/self/fd/2"),
-        ("/etc/mtab", "/proc/self/mounts"),
-        ("/var/tmp", "/tmp"),
-        ("/var/run", "/run"),
-    ]
-    .map(|(at, to)| (at.into(), to.into()))
-    .to_vec()
-}
+const LINKS: [(&str, &str); 8] = [
+    ("/dev/ptmx", "pts/ptmx"),
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/etc/mtab", "/proc/self/mounts"),
+    ("/var/tmp", "/tmp"),
+    ("/var/run", "/run"),
+];
 
 /// Directories that every root has.
-pub(crate) fn folders() -> Vec<PathBuf> {
-    ["/dev", "/etc", "/home", "/proc", "/run", "/tmp", "/var", "/.empty/folder"].map(PathBuf::from).to_vec()
-}
+const FOLDERS: [&str; 12] = [
+    "/dev", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/home", "/nix", "/proc", "/run", "/tmp", "/var", "/.empty/folder",
+];
 
 /// Files that say who and where one is.
 pub(crate) fn made(identity: &Identity, user: &str, home: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -137,7 +154,6 @@ pub(crate) fn made(identity: &Identity, user: &str, home: &Path) -> Vec<(PathBuf
         ("/etc/nsswitch.conf", names),
         ("/etc/resolv.conf", resolver),
         ("/etc/shells", "/bin/sh\n/bin/bash\n"),
-        ("/.empty/file", ""),
     ]
     .map(|(at, text)| (at.into(), text.as_bytes().to_vec()))
     .to_vec()

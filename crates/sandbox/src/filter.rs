@@ -37,7 +37,7 @@ pub struct Instruction {
 }
 
 /// Whether processes inside may trace each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Tracing {
     /// No ptrace at all.
     Refused,

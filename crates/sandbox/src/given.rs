@@ -8,11 +8,11 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustix::process::Resource;
-
+use crate::ending::Watch;
 use crate::groups::Wanted;
-use crate::plan::Access;
+use crate::plan::{Access, Limited};
 use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
+use crate::repo::{self, Moves, Repository};
 use crate::spec::{Spec, Unenforceable};
 use crate::worktree::{Stubs, guard, hide};
 
@@ -31,6 +31,8 @@ pub struct Caller {
     pub worktree: PathBuf,
     /// A directory of the host that is the home inside.
     pub private_home: PathBuf,
+    /// What is kept of this run, `<state>/runs/<run>`; layers keep their changes in it. It may not exist yet.
+    pub run_folder: PathBuf,
 }
 
 /// A spec, and what was put on the host for it; kept until the end of the run.
@@ -40,6 +42,8 @@ pub struct Prepared {
     pub spec: Spec,
     /// What must be removed afterwards.
     pub stubs: Stubs,
+    /// What the end of the run needs to know.
+    pub watch: Watch,
 }
 
 impl Spec {
@@ -58,10 +62,10 @@ impl Spec {
             .user(caller.user.clone())
             .home(caller.private_home.clone(), caller.home.clone())
             .memory(limits.tmp)
-            .limit(Resource::Nofile, limits.files)
-            .limit(Resource::Fsize, limits.file_size)
-            .limit(Resource::Nproc, limits.pids)
-            .limit(Resource::Core, 0);
+            .limit(Limited::Files, limits.files)
+            .limit(Limited::FileSize, limits.file_size)
+            .limit(Limited::Processes, limits.pids)
+            .limit(Limited::Core, 0);
         let wanted = Wanted {
             memory: Some(limits.memory),
             pids: Some(limits.pids),
@@ -77,10 +81,15 @@ impl Spec {
         let mut stubs = Stubs::default();
         spec = match profile.worktree {
             Worktree::Read => spec.read(caller.worktree.clone()),
-            Worktree::Write | Worktree::Overlay => spec.write(caller.worktree.clone()),
+            Worktree::Write => spec.write(caller.worktree.clone()),
+            Worktree::Overlay => {
+                let mounts = crate::changes::layered(&caller.worktree, &caller.run_folder, &profile.protect);
+                spec.mounts(mounts.map_err(failed(&caller.worktree))?)
+            }
         };
         let writes_in_it = profile.write.iter().any(|entry| entry.path.starts_with(&caller.worktree));
-        if profile.worktree != Worktree::Read || writes_in_it {
+        // In a layer nothing shows on the host, so nothing is guarded there.
+        if profile.worktree == Worktree::Write || (profile.worktree == Worktree::Read && writes_in_it) {
             let (mounts, made) = guard(&caller.worktree, &profile.protect).map_err(failed(&caller.worktree))?;
             spec = spec.mounts(mounts);
             stubs = made;
@@ -104,8 +113,29 @@ impl Spec {
                 }
             }
         }
-        Ok(Prepared { spec: variables(spec, profile, caller), stubs })
+        let repository = repository(profile, caller)?;
+        if let Some(repository) = &repository {
+            spec = spec.mounts(repository.mounts());
+        }
+        let base = caller.environment.get(OsStr::new("XDG_CONFIG_HOME")).map(OsString::as_os_str);
+        let own = repo::own_settings(&caller.home, base, repository.as_ref());
+        spec = spec.file("/etc/gitconfig", repo::settings(&own));
+        let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
+        Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch })
     }
+}
+
+/// The repository of a worktree that can be written, kept apart; one that can only be read needs no layer.
+fn repository(profile: &Profile, caller: &Caller) -> Result<Option<Repository>, Unenforceable> {
+    let moves = match profile.worktree {
+        Worktree::Read => return Ok(None),
+        Worktree::Write => Moves::Yes,
+        Worktree::Overlay => Moves::No,
+    };
+    if caller.run_folder.starts_with(&caller.worktree) {
+        return Err(Unenforceable::TooWide(caller.worktree.clone(), "what palisade keeps of its runs"));
+    }
+    Ok(Repository::find(&caller.worktree, &caller.run_folder, moves)?)
 }
 
 fn variables(mut spec: Spec, profile: &Profile, caller: &Caller) -> Spec {

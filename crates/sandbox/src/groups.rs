@@ -13,11 +13,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 const TREE: &str = "/sys/fs/cgroup";
 
 /// What is to be limited together.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     pub(crate) memory: Option<u64>,
     pub(crate) pids: Option<u64>,
@@ -35,10 +36,13 @@ pub(crate) struct Enforced {
 /// The groups of one sandbox; removed with the value.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
+    name: String,
     folders: Vec<PathBuf>,
     /// The group of version 2, for the fork.
     pub(crate) unified: Option<OwnedFd>,
     unified_at: Option<PathBuf>,
+    /// Groups of version 1, by controller.
+    v1: Vec<(&'static str, PathBuf)>,
     /// `tasks` of each group of version 1, for the child.
     pub(crate) tasks: Vec<OwnedFd>,
     pub(crate) enforced: Vec<Enforced>,
@@ -79,43 +83,58 @@ fn settings(wanted: Wanted) -> Vec<Setting> {
 }
 
 impl Groups {
-    /// Makes the groups that this process may make; limits that it may not set are not among the enforced.
+    /// Makes the groups that this process may make for what is wanted, without limits yet.
     pub(crate) fn new(name: &str, wanted: Wanted) -> Self {
         let mut groups = Self::default();
+        groups.name = name.to_owned();
         let settings = settings(wanted);
         let Ok(own) = fs::read_to_string("/proc/self/cgroup") else { return groups };
-        let Some(unified) = unified_root() else { return groups };
         let place = own.lines().find_map(|line| line.strip_prefix("0::"));
-        if let Some(place) = place {
-            groups.make_unified(&unified, place, name, &settings);
+        if let (Some(root), Some(place)) = (unified_root(), place) {
+            groups.make_unified(&root, place, &settings);
         }
-        let missing = |groups: &Self, setting: &Setting| groups.enforced.iter().all(|held| held.name != setting.name);
         for setting in &settings {
-            if missing(&groups, setting) {
-                let _ = groups.make_v1(&own, name, setting);
+            let is_there = groups.unified_at.as_ref().is_some_and(|folder| folder.join(setting.v2).exists());
+            if !is_there {
+                let _ = groups.make_v1(&own, setting);
             }
         }
         groups
     }
 
+    /// Sets the limits; those that may not be set are not among the enforced.
+    pub(crate) fn limit(&mut self, wanted: Wanted) {
+        for setting in settings(wanted) {
+            let v2 = self.unified_at.as_ref().filter(|folder| folder.join(setting.v2).exists()).cloned();
+            let v1 = self.v1.iter().find(|(controller, _)| *controller == setting.controller);
+            match (v2, v1.map(|(_, folder)| folder.clone())) {
+                (Some(folder), _) => self.set(&folder, setting.name, setting.v2, &setting.v2_value),
+                (None, Some(folder)) => self.set(&folder, setting.name, setting.v1, &setting.value),
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// How they are called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A group of version 2, in the nearest of the groups above that is ours to divide.
-    fn make_unified(&mut self, root: &Path, place: &str, name: &str, settings: &[Setting]) {
+    fn make_unified(&mut self, root: &Path, place: &str, settings: &[Setting]) {
         for above in Path::new(place.trim_start_matches('/')).ancestors() {
-            let folder = root.join(above).join(name);
+            let folder = root.join(above).join(&self.name);
             if fs::create_dir(&folder).is_err() {
                 continue;
             }
-            let lacks = |setting: &&Setting| !folder.join(setting.v2).exists();
+            let lacks = |setting: &Setting| !folder.join(setting.v2).exists();
             let is_last = above.as_os_str().is_empty();
-            if !is_last && root.join(above).join("memory.max").exists() && settings.iter().any(|one| lacks(&one)) {
+            if !is_last && root.join(above).join("memory.max").exists() && settings.iter().any(lacks) {
                 // Controllers are not handed on here; further up they may be.
                 let _ = fs::remove_dir(&folder);
                 continue;
             }
             self.folders.push(folder.clone());
-            for setting in settings.iter().filter(|setting| !lacks(setting)) {
-                self.set(&folder, setting.name, setting.v2, &setting.v2_value);
-            }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             self.unified = rustix::fs::open(&folder, flags, Mode::empty()).ok();
             self.unified_at = Some(folder);
@@ -124,17 +143,18 @@ impl Groups {
     }
 
     /// A group of version 1 for one limit.
-    fn make_v1(&mut self, own: &str, name: &str, setting: &Setting) -> io::Result<()> {
+    fn make_v1(&mut self, own: &str, setting: &Setting) -> io::Result<()> {
         let place = own.lines().find_map(|line| {
             let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
             controllers.split(',').any(|one| one == setting.controller).then_some(place)
         });
         let Some(place) = place else { return Ok(()) };
-        let folder = Path::new(TREE).join(setting.controller).join(place.trim_start_matches('/')).join(name);
+        let above = Path::new(TREE).join(setting.controller).join(place.trim_start_matches('/'));
+        let folder = above.join(&self.name);
         fs::create_dir(&folder)?;
         self.folders.push(folder.clone());
-        self.set(&folder, setting.name, setting.v1, &setting.value);
         self.tasks.push(rustix::fs::open(folder.join("tasks"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+        self.v1.push((setting.controller, folder));
         Ok(())
     }
 

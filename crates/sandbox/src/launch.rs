@@ -13,16 +13,17 @@ use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::groups::Groups;
-use crate::inside::{self, Broken, FromHost, Given};
+use crate::inside::{self, Broken, Given};
 use crate::line::{Line, Word};
-use crate::plan::Plan;
+use crate::plan::{Identity, Plan};
+use crate::root::{self, FromHost};
 use crate::standard::Standard;
 use crate::sys::process::{Side, fork, leave};
 
 /// Process 1, as `build.rs` made it.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+pub(crate) const NAMESPACES: u64 = (libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
@@ -33,7 +34,7 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// The kernel refused new namespaces.
-    #[error("the kernel refused new namespaces: {0}; `palisade doctor` says why")]
+    #[error("{}", crate::doctor::no_namespaces(.0.raw_os_error().unwrap_or(0)))]
     Namespaces(#[source] io::Error),
     /// A step inside failed.
     #[error("{}", .0.told())]
@@ -49,6 +50,12 @@ pub enum LaunchError {
 /// A step inside that was refused, and by which error.
 #[derive(Debug)]
 pub struct Refused(Broken);
+
+impl From<Broken> for Refused {
+    fn from(broken: Broken) -> Self {
+        Self(broken)
+    }
+}
 
 impl Refused {
     /// The program is not there, as far as the inside sees.
@@ -72,7 +79,7 @@ impl Refused {
             }
             inside::Step::Command => format!("`{what}` cannot be executed: {error}"),
             inside::Step::Directory => format!("the current directory `{what}` is not inside: {error}"),
-            step => format!("{step:?} of `{what}`: {error}; `palisade doctor` says more").to_lowercase(),
+            step => format!("`{what}`: {}", crate::doctor::remedy(step, what, self.0.error)),
         }
     }
 }
@@ -86,6 +93,11 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd) -> io::Result<Self> {
+        let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))?;
+        Ok(Self { pid, pidfd, reaped: false })
+    }
+
     /// Kills all that is left and waits until it is gone: process 1 ends after everyone else.
     pub(crate) fn end(&mut self) -> Option<rustix::process::WaitStatus> {
         if self.reaped {
@@ -128,11 +140,12 @@ impl Plan {
     pub fn launch(self, mut standard: Standard) -> Result<Held, LaunchError> {
         let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
         let owners = match self.identity.owns {
-            Some(_) => Some(Owners::new(&self).map_err(|error| LaunchError::Prepare("owners", error))?),
+            Some(_) => Some(Owners::new(&self.identity).map_err(|error| LaunchError::Prepare("owners", error))?),
             None => None,
         };
         let opened = opened(&self, owners.as_ref())?;
         let mut groups = Groups::new(&format!("palisade-{}", self.run), self.together);
+        groups.limit(self.together);
         let tasks = std::mem::take(&mut groups.tasks);
         let (near, far) = Line::pair().map_err(LaunchError::Line)?;
         let inside = standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
@@ -146,13 +159,10 @@ impl Plan {
             }
             Side::Parent(pid, pidfd) => {
                 drop((far, inside, tasks));
-                let Some(pid) = Pid::from_raw(pid) else {
-                    return Err(LaunchError::Namespaces(io::Error::from_raw_os_error(libc::ECHILD)));
-                };
-                let tree = Tree { pid, pidfd, reaped: false };
+                let tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
                 if let Some((user, group)) = self.identity.owns.map(|_| (self.identity.user, self.identity.group)) {
                     let outside = (self.identity.host_user, self.identity.host_group);
-                    map(pid, (user, outside.0), (group, outside.1))
+                    map(tree.pid, (user, outside.0), (group, outside.1))
                         .map_err(|error| LaunchError::Prepare("owners", error))?;
                     near.owners_are_known().map_err(|error| LaunchError::Line(error.into()))?;
                 }
@@ -164,14 +174,14 @@ impl Plan {
 }
 
 /// Waits until process 1 stands; takes the terminal if one is handed out.
-fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
+pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
     let mut terminal = None;
     loop {
         match line.hear().map_err(LaunchError::Line)? {
             Word::Terminal(fd) => terminal = Some(fd),
             Word::Ready => return Ok(terminal),
             Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
-            Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
+            Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone | Word::Base => {
                 return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));
             }
         }
@@ -179,7 +189,7 @@ fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
 }
 
 /// Process 1 in a memory file that nobody can change any more.
-fn sealed_init() -> io::Result<OwnedFd> {
+pub(crate) fn sealed_init() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("palisade-init", flags)?;
     let mut rest = INIT;
@@ -193,21 +203,22 @@ fn sealed_init() -> io::Result<OwnedFd> {
 }
 
 /// Opens, as the host's root, what the inside could not open as a mere user, with its owners changed.
-fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<FromHost>>, LaunchError> {
+pub(crate) fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<FromHost>>, LaunchError> {
     let Some(owners) = owners else { return Ok(None) };
-    let open = |mount| inside::from_host(mount, Some(owners.namespace.as_fd()));
-    let all: io::Result<Vec<_>> = plan.mounts.iter().map(open).collect();
+    plan.give_layers().map_err(|error| LaunchError::Prepare("layers", error))?;
+    let open = |mount| root::from_host(mount, Some(owners.namespace.as_fd()));
+    let all: io::Result<Vec<_>> = plan.own_mounts().map(open).collect();
     all.map(Some).map_err(|error| LaunchError::Prepare("mounts", error))
 }
 
 /// A user namespace that says whose files are shown as the sandbox's own.
-struct Owners {
+pub(crate) struct Owners {
     namespace: OwnedFd,
 }
 
 impl Owners {
-    fn new(plan: &Plan) -> io::Result<Self> {
-        let (user, group) = plan.identity.owns.unwrap_or_default();
+    pub(crate) fn new(identity: &Identity) -> io::Result<Self> {
+        let (user, group) = identity.owns.unwrap_or_default();
         let (held, holds) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         match fork(libc::CLONE_NEWUSER as u64, None)? {
             Side::Child => {
@@ -218,11 +229,9 @@ impl Owners {
             }
             Side::Parent(pid, pidfd) => {
                 drop(held);
-                let Some(pid) = Pid::from_raw(pid) else {
-                    return Err(io::Error::from_raw_os_error(libc::ECHILD));
-                };
-                let mut holder = Tree { pid, pidfd, reaped: false };
-                let outside = (plan.identity.host_user, plan.identity.host_group);
+                let mut holder = Tree::new(pid, pidfd)?;
+                let pid = holder.pid;
+                let outside = (identity.host_user, identity.host_group);
                 map(pid, (user, outside.0), (group, outside.1))?;
                 let path = format!("/proc/{}/ns/user", pid.as_raw_pid());
                 let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
@@ -235,7 +244,7 @@ impl Owners {
 }
 
 /// Says who inside is who outside, for another process; needs root.
-fn map(pid: Pid, user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
+pub(crate) fn map(pid: Pid, user: (u32, u32), group: (u32, u32)) -> io::Result<()> {
     let pid = pid.as_raw_pid();
     std::fs::write(format!("/proc/{pid}/uid_map"), format!("{} {} 1", user.0, user.1))?;
     std::fs::write(format!("/proc/{pid}/gid_map"), format!("{} {} 1", group.0, group.1))

@@ -5,6 +5,9 @@
 //! Invariant: nothing is spawned without a `Plan`; a missing kernel feature is an error, never a warning.
 //! Not here: who may run what (`access`), where output is kept (`store`), what leaves over the network.
 
+pub mod changes;
+pub mod doctor;
+mod ending;
 mod files;
 mod filter;
 mod given;
@@ -14,21 +17,27 @@ mod launch;
 mod line;
 mod measure;
 mod plan;
+pub mod probe;
 pub mod profile;
 pub mod receipt;
+mod repo;
+mod root;
 mod running;
 mod spec;
+pub mod spawner;
 mod standard;
 mod sys;
 mod wall;
 mod worktree;
 
+pub use ending::{Ending, Fate, Finding, Watch};
 pub use filter::{Filter, Instruction, Listed, Tracing, allowed, name_of, why_refused};
 pub use given::{Caller, Prepared};
 pub use launch::{Held, LaunchError, Refused};
 pub use measure::Account;
 pub use plan::{Part, Plan};
 pub use receipt::RunId;
+pub use repo::{Became, Commit, TakeError, Unusable};
 pub use running::{Ended, Running};
 pub use spec::{Spec, Unenforceable};
 pub use standard::{Kind, Standard};

@@ -29,6 +29,8 @@ pub(crate) enum Word {
     Ended(i32),
     /// The command was stopped.
     Stopped,
+    /// The part that does not depend on the command is made.
+    Base,
     /// The sandbox could not be made.
     Broken(Broken),
     /// The near end of the sandbox's terminal.
@@ -65,6 +67,11 @@ impl Line {
         Ok((Self(near), Self(far)))
     }
 
+    /// The same end once more.
+    pub(crate) fn again(&self) -> rustix::io::Result<Self> {
+        rustix::io::fcntl_dupfd_cloexec(&self.0, 3).map(Self)
+    }
+
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -89,6 +96,11 @@ impl Line {
         let mut byte = [0u8];
         let (got, _) = rustix::net::recv(&self.0, &mut byte, RecvFlags::empty())?;
         if got == 1 && byte == *b"O" { Ok(()) } else { Err(rustix::io::Errno::PIPE) }
+    }
+
+    /// The part that does not depend on the command is made.
+    pub(crate) fn base_is_made(&self) -> rustix::io::Result<()> {
+        self.say(b"B")
     }
 
     /// Hands the near end of the terminal out.
@@ -147,6 +159,7 @@ impl Line {
             (Some(b'E'), None) => Ok(Word::NotExecuted(number()?)),
             (Some(b'X'), None) => Ok(Word::Ended(number()?)),
             (Some(b'T'), None) => Ok(Word::Stopped),
+            (Some(b'B'), None) => Ok(Word::Base),
             (Some(b'P'), Some(terminal)) => Ok(Word::Terminal(terminal)),
             (Some(b'F'), None) => {
                 let step = message.get(1).and_then(|step| STEPS.get(usize::from(*step)));

@@ -9,11 +9,12 @@ use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use rustix::process::Resource;
 use sha2::Digest as _;
 
+use crate::filter::Filter;
+use crate::groups::Groups;
 use crate::launch::Held;
-use crate::plan::{Access, Mount, Part, Plan, Source};
+use crate::plan::{Access, Limited, Mount, Part, Plan, Source};
 use crate::receipt::{
     Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured, MountEntry,
     Mounts, Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace, PlannedNamespaces,
@@ -40,7 +41,25 @@ impl Held {
     /// # Errors
     /// When the kernel does not tell; the launch must then be refused.
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
-        let process = Process(self.tree.pid.as_raw_pid());
+        let Self { plan, tree, standard, groups, .. } = self;
+        Measuring { plan, pid: tree.pid, groups, kinds: standard.kinds, host: &standard.host }.measure(remembered)
+    }
+}
+
+/// A sandbox that stands, to be measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Measuring<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) pid: rustix::process::Pid,
+    pub(crate) groups: &'a Groups,
+    pub(crate) kinds: [Kind; 3],
+    pub(crate) host: &'a [std::os::fd::OwnedFd; 3],
+}
+
+impl Measuring<'_> {
+    /// Everything that the kernel tells, and what was planned.
+    pub(crate) fn measure(&self, remembered: &Path) -> io::Result<Account> {
+        let process = Process(self.pid.as_raw_pid());
         let status = process.text("status")?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -61,12 +80,12 @@ impl Held {
             bounding: set("CapBnd")?,
             ambient: set("CapAmb")?,
         };
-        let table = process.mounts(&self.plan)?;
+        let table = process.mounts(self.plan)?;
         let own = Process::own();
         let (limits, planned_limits) = limits(self, &process)?;
         let binary = process.binary(remembered)?;
         let streams = process.streams()?;
-        let plan = &self.plan;
+        let plan = self.plan;
         let facts = Facts {
             host_uid: Measured::read(number("Uid")?),
             host_gid: Measured::read(number("Gid")?),
@@ -117,10 +136,10 @@ impl Held {
 
     /// What one of the three is to be inside.
     fn stream(&self, number: usize) -> Stream {
-        match self.standard.kinds.get(number) {
+        match self.kinds.get(number) {
             Some(Kind::Terminal) => Stream::Pty,
             Some(Kind::Carried) => Stream::Pipe,
-            Some(Kind::Passed) => match self.standard.host.get(number).map(rustix::fs::fstat) {
+            Some(Kind::Passed) => match self.host.get(number).map(rustix::fs::fstat) {
                 Some(Ok(found)) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo() => Stream::Pipe,
                 _ => Stream::Null,
             },
@@ -377,7 +396,7 @@ fn landlock(plan: &Plan) -> Landlock {
 }
 
 fn filter(plan: &Plan) -> Digest {
-    if plan.has(Part::Seccomp) { Digest(plan.filter.hash()) } else { Digest([0; 32]) }
+    if plan.has(Part::Seccomp) { Digest(Filter::new(plan.tracing).hash()) } else { Digest([0; 32]) }
 }
 
 fn planned(own: Namespaces) -> PlannedNamespaces {
@@ -396,16 +415,15 @@ fn planned(own: Namespaces) -> PlannedNamespaces {
 type Limits = BTreeMap<String, Measured<Limit>>;
 
 /// Limits as they hold, and as they were planned.
-fn limits(held: &Held, process: &Process) -> io::Result<(Limits, BTreeMap<String, Limit>)> {
+fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeMap<String, Limit>)> {
     let text = process.text("limits")?;
     let (mut found, mut wanted) = (BTreeMap::new(), BTreeMap::new());
     for limit in &held.plan.limits {
-        let (name, line) = match limit.resource {
-            Resource::Nofile => ("files", "Max open files"),
-            Resource::Fsize => ("file_size", "Max file size"),
-            Resource::Nproc => ("processes_of_user", "Max processes"),
-            Resource::Core => ("core_size", "Max core file size"),
-            _ => continue,
+        let (name, line) = match limit.of {
+            Limited::Files => ("files", "Max open files"),
+            Limited::FileSize => ("file_size", "Max file size"),
+            Limited::Processes => ("processes_of_user", "Max processes"),
+            Limited::Core => ("core_size", "Max core file size"),
         };
         let row = text.lines().find_map(|row| row.strip_prefix(line)).ok_or_else(|| strange(line))?;
         let mut numbers = row.split_whitespace();
@@ -413,11 +431,11 @@ fn limits(held: &Held, process: &Process) -> io::Result<(Limits, BTreeMap<String
         let value = hard.ok_or_else(|| strange(line))?;
         found.insert(name.to_owned(), Measured::read(Limit { value, by: Enforcement::Rlimit }));
         // A caller who has less cannot give more.
-        let most = rustix::process::getrlimit(limit.resource).maximum.map_or(limit.most, |own| own.min(limit.most));
+        let most = rustix::process::getrlimit(limit.of.resource()).maximum.map_or(limit.most, |own| own.min(limit.most));
         wanted.insert(name.to_owned(), Limit { value: most, by: Enforcement::Rlimit });
     }
     let groups = process.text("cgroup")?;
-    let is_member = groups.contains(held.plan.run.as_str());
+    let is_member = groups.contains(held.groups.name());
     let together = held.plan.together;
     for (name, value) in [("memory", together.memory), ("pids", together.pids), ("cpu", together.cpu)] {
         let Some(value) = value else { continue };

@@ -7,13 +7,15 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::filter::Filter;
+use serde::{Deserialize, Serialize};
+
+use crate::filter::Tracing;
 use crate::groups::Wanted;
 use crate::receipt::RunId;
 use crate::sys;
 
 /// What a mount shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// A file or directory of the host.
     Host(PathBuf),
@@ -30,7 +32,7 @@ pub(crate) enum Source {
 }
 
 /// Where the changes of a private layer go.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layer {
     /// What covers the place from above: names that must not be planted.
     pub(crate) stubs: Option<PathBuf>,
@@ -40,7 +42,7 @@ pub(crate) struct Layer {
 }
 
 /// What may be done with what is mounted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Access {
     /// Read and execute.
     Read,
@@ -51,7 +53,7 @@ pub(crate) enum Access {
 }
 
 /// One mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: Source,
     pub(crate) at: PathBuf,
@@ -62,13 +64,20 @@ pub(crate) struct Mount {
     pub(crate) programs: bool,
     /// A directory of the host beneath which the source is found without following any link; none: as it is named.
     pub(crate) within: Option<PathBuf>,
+    /// Whether every sandbox has it, so that it may be there already.
+    pub(crate) base: bool,
     /// Whether the mount can be written although the plan says it is only to be read: one wall left out.
     pub(crate) writable_anyway: bool,
 }
 
 impl Mount {
     pub(crate) fn host(path: impl Into<PathBuf>, at: impl Into<PathBuf>, access: Access) -> Self {
-        Self { source: Source::Host(path.into()), at: at.into(), access, owned: false, programs: true, within: None, writable_anyway: false }
+        Self::own(Source::Host(path.into()), at, access)
+    }
+
+    pub(crate) fn own(source: Source, at: impl Into<PathBuf>, access: Access) -> Self {
+        let (owned, programs, base, writable_anyway) = (false, true, false, false);
+        Self { source, at: at.into(), access, owned, programs, within: None, base, writable_anyway }
     }
 
     /// The attributes that it gets.
@@ -81,7 +90,7 @@ impl Mount {
 }
 
 /// Who the processes inside are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// As the host's kernel sees them.
     pub(crate) host_user: u32,
@@ -93,15 +102,35 @@ pub(crate) struct Identity {
     pub(crate) owns: Option<(u32, u32)>,
 }
 
-/// A limit of one process, by the kernel's own word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What one process has a limit of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Limited {
+    Files,
+    FileSize,
+    Processes,
+    Core,
+}
+
+impl Limited {
+    pub(crate) fn resource(self) -> rustix::process::Resource {
+        match self {
+            Self::Files => rustix::process::Resource::Nofile,
+            Self::FileSize => rustix::process::Resource::Fsize,
+            Self::Processes => rustix::process::Resource::Nproc,
+            Self::Core => rustix::process::Resource::Core,
+        }
+    }
+}
+
+/// A limit of one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessLimit {
-    pub(crate) resource: rustix::process::Resource,
+    pub(crate) of: Limited,
     pub(crate) most: u64,
 }
 
 /// Everything about one sandbox that is still to be made.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub(crate) run: RunId,
     pub(crate) left_out: Vec<Part>,
@@ -112,23 +141,19 @@ pub struct Plan {
     pub(crate) search: OsString,
     /// In the order in which they are made: what is above before what is below.
     pub(crate) mounts: Vec<Mount>,
-    /// Where, and to what.
-    pub(crate) links: Vec<(PathBuf, PathBuf)>,
     /// Small files of the sandbox's own, read-only.
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
-    pub(crate) folders: Vec<PathBuf>,
     pub(crate) identity: Identity,
     pub(crate) landlock: u32,
-    pub(crate) filter: Filter,
+    pub(crate) tracing: Tracing,
     pub(crate) limits: Vec<ProcessLimit>,
     pub(crate) together: Wanted,
     /// Whether limits that count all processes together must hold, or the launch is refused.
     pub(crate) requires_groups: bool,
-    pub(crate) host_name: String,
 }
 
 /// A part that can be left out on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// The second wall.
     Landlock,
@@ -138,6 +163,19 @@ pub enum Part {
     ReadOnly,
     /// That no set-user-id program gives privileges.
     NoNewPrivs,
+}
+
+impl Part {
+    /// As written on the command line and in reports.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::Seccomp => "seccomp",
+            Self::ReadOnly => "read_only",
+            Self::NoNewPrivs => "no_new_privs",
+        }
+    }
 }
 
 impl Plan {
@@ -153,13 +191,48 @@ impl Plan {
         self
     }
 
+    /// What was left out on purpose, for the receipt; empty in the normal case.
+    #[must_use]
+    pub fn left_out(&self) -> &[Part] {
+        &self.left_out
+    }
+
+    /// The mounts that this plan adds to what every sandbox has.
+    pub(crate) fn own_mounts(&self) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter().filter(|mount| !mount.base)
+    }
+
+    /// Gives the directories of private layers to the user of the sandbox, who mounts them; needs root.
+    pub(crate) fn give_layers(&self) -> std::io::Result<()> {
+        use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
+        let (user, group) = (Uid::from_raw(self.identity.host_user), Gid::from_raw(self.identity.host_group));
+        for mount in &self.mounts {
+            if let Source::Layer(layer) = &mount.source {
+                chownat(CWD, &layer.changes, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+                chownat(CWD, &layer.work, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn has(&self, part: Part) -> bool {
         !self.left_out.contains(&part)
     }
 
-    /// The rules of the second wall: where, and what for.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = (&Path, Access)> {
+    /// The rules of the second wall: where, and what for. What lies in a place that allows as much needs none.
+    pub(crate) fn rules(&self) -> Vec<(&Path, Access)> {
         let made = self.mounts.iter().filter(|mount| mount.source != Source::Nothing);
-        made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)])
+        let all = made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)]);
+        let mut rules: Vec<(&Path, Access)> = Vec::new();
+        for (at, access) in all.clone().filter(|(_, access)| *access != Access::Device) {
+            let covers = |(above, allowed): (&Path, Access)| {
+                at != above && at.starts_with(above) && (allowed == Access::Write || allowed == access)
+            };
+            if !all.clone().any(covers) && !rules.contains(&(at, access)) {
+                rules.push((at, access));
+            }
+        }
+        rules.extend(all.filter(|(_, access)| *access == Access::Device));
+        rules
     }
 }

@@ -22,7 +22,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// What became of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// It ended with this code.
     Code(u8),
@@ -35,6 +36,14 @@ pub enum Ended {
 }
 
 impl Ended {
+    /// From what `wait` says.
+    pub(crate) fn from_status(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code(u8::try_from((status >> 8) & 0xff).unwrap_or(u8::MAX)),
+            signal => Self::Signal(signal),
+        }
+    }
+
     /// The exit code, as shells give it.
     #[must_use]
     pub fn code(self) -> u8 {
@@ -249,17 +258,14 @@ impl Running {
 
     fn heard(&mut self) -> io::Result<()> {
         match self.line.hear()? {
-            Word::Ended(status) if status & 0x7f == 0 => {
-                self.ended = Some(Ended::Code(u8::try_from((status >> 8) & 0xff).unwrap_or(u8::MAX)));
-            }
-            Word::Ended(status) => self.ended = Some(Ended::Signal(status & 0x7f)),
+            Word::Ended(status) => self.ended = Some(Ended::from_status(status)),
             Word::NotExecuted(error) => self.ended = Some(Ended::NotExecuted(error)),
             Word::Stopped => self.suspended(),
             // The end itself is told by the process descriptor.
             Word::Gone => {
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
-            Word::Ready | Word::Terminal(_) | Word::Broken(_) => {
+            Word::Ready | Word::Terminal(_) | Word::Broken(_) | Word::Base => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "process 1 broke its rules"));
             }
         }

@@ -6,13 +6,11 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use rustix::process::Resource;
-
-use crate::filter::{Filter, Tracing};
+use crate::filter::Tracing;
 use crate::groups::Wanted;
-use crate::plan::{Access, Identity, Mount, Plan, ProcessLimit, Source};
+use crate::plan::{Access, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
 use crate::profile::{Entry, Found};
 use crate::receipt::RunId;
 use crate::{files, sys};
@@ -24,10 +22,7 @@ const FIRST_OWN_USER: u32 = 0x7000_0000;
 #[derive(Debug, thiserror::Error)]
 pub enum Unenforceable {
     /// The kernel has no Landlock, or it is switched off.
-    #[error(
-        "landlock is missing: the kernel needs CONFIG_SECURITY_LANDLOCK, and `landlock` in the list of `lsm=`; \
-         `palisade doctor` says more"
-    )]
+    #[error("{}", crate::doctor::no_landlock())]
     Landlock,
     /// A path cannot be used.
     #[error("`{0}`: {1}")]
@@ -35,6 +30,9 @@ pub enum Unenforceable {
     /// The directory holds what must stay outside.
     #[error("`{0}` would give the sandbox {1}; start in the directory of a project, or give less with `--rw`")]
     TooWide(PathBuf, &'static str),
+    /// The repository cannot be kept apart.
+    #[error(transparent)]
+    Git(#[from] crate::repo::Unusable),
 }
 
 /// A place of the host, and where it is inside.
@@ -61,6 +59,8 @@ pub struct Spec {
     more: Vec<Mount>,
     wanted: Wanted,
     requires_groups: bool,
+    left_out: Vec<Part>,
+    files: Vec<(PathBuf, Vec<u8>)>,
 }
 
 impl Spec {
@@ -80,6 +80,8 @@ impl Spec {
             more: Vec::new(),
             wanted: Wanted::default(),
             requires_groups: false,
+            left_out: Vec::new(),
+            files: Vec::new(),
         }
     }
 
@@ -135,8 +137,8 @@ impl Spec {
 
     /// The most that a process may have of something.
     #[must_use]
-    pub fn limit(mut self, resource: Resource, most: u64) -> Self {
-        self.limits.push(ProcessLimit { resource, most });
+    pub(crate) fn limit(mut self, of: Limited, most: u64) -> Self {
+        self.limits.push(ProcessLimit { of, most });
         self
     }
 
@@ -144,6 +146,13 @@ impl Spec {
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Self {
         self.memory = bytes;
+        self
+    }
+
+    /// Leaves a part out because a person said so: what is missing is then no reason to refuse.
+    #[must_use]
+    pub fn without(mut self, part: Part) -> Self {
+        self.left_out.push(part);
         self
     }
 
@@ -160,6 +169,25 @@ impl Spec {
         self
     }
 
+    /// A small file of the sandbox's own, read-only.
+    pub(crate) fn file(mut self, at: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
+        self.files.push((at.into(), bytes));
+        self
+    }
+
+    /// The same shape for another command, which knows nothing of the caller's variables.
+    pub(crate) fn instead(&self, command: Vec<OsString>, directory: PathBuf) -> Self {
+        let variables = [
+            ("PATH", "/usr/bin:/bin"),
+            ("LC_ALL", "C"),
+            ("TMPDIR", "/tmp"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+        ];
+        let environment = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
+        Self { command, directory, environment, ..self.clone() }
+    }
+
     /// A toolchain of the caller's, read-only, without its credentials.
     pub(crate) fn toolchain(mut self, found: &Found) -> Self {
         self.places.push(Place {
@@ -170,15 +198,7 @@ impl Spec {
         });
         for path in &found.without {
             if found.host.join(path.strip_prefix(&found.mount).unwrap_or(path)).exists() {
-                self.more.push(Mount {
-                    source: Source::Nothing,
-                    at: path.clone(),
-                    access: Access::Read,
-                    owned: false,
-                    programs: false,
-                    within: None,
-        writable_anyway: false,
-                });
+                self.more.push(Mount { programs: false, ..Mount::own(Source::Nothing, path, Access::Read) });
             }
         }
         self
@@ -189,11 +209,18 @@ impl Spec {
     /// # Errors
     /// When a required layer is missing, or a path cannot be given.
     pub fn plan(self, run: RunId) -> Result<Plan, Unenforceable> {
-        let landlock = sys::landlock::version().ok_or(Unenforceable::Landlock)?;
-        let identity = self.identity()?;
-        let (mut mounts, mut links) = files::system();
-        mounts.extend(files::devices(self.memory));
-        mounts.push(memory("/tmp", self.memory));
+        let identity = identity_for(self.owner()?, 0);
+        self.plan_as(run, identity)
+    }
+
+    /// The same for processes that already are somebody.
+    pub(crate) fn plan_as(self, run: RunId, identity: Identity) -> Result<Plan, Unenforceable> {
+        let landlock = match sys::landlock::version() {
+            Some(version) => version,
+            None if self.left_out.contains(&Part::Landlock) => 0,
+            None => return Err(Unenforceable::Landlock),
+        };
+        let mut mounts = vec![memory("/tmp", self.memory), memory("/dev/shm", self.memory)];
         for place in &self.places {
             let mut mount = Mount::host(&place.host, &place.at, place.access);
             mount.owned = place.access == Access::Write;
@@ -203,8 +230,15 @@ impl Spec {
         mounts.extend(self.more.iter().cloned());
         // What is above is mounted before what is below; equal places in the order in which they were given.
         mounts.sort_by_key(|mount| mount.at.components().count());
-        links.extend(files::links());
-        let files = files::made(&identity, &self.user, &self.home);
+        for mount in &mounts {
+            if let Source::Layer(layer) = &mount.source {
+                let failed = |error| Unenforceable::Path(layer.changes.clone(), error);
+                crate::changes::hand_over(layer, &identity).map_err(failed)?;
+            }
+        }
+        let mounts = files::base().mounts.into_iter().chain(mounts).collect();
+        let mut files = files::made(&identity, &self.user, &self.home);
+        files.extend(self.files);
         let mut variables = self.environment;
         variables.push(("HOME".into(), self.home.clone().into()));
         let search = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
@@ -216,54 +250,46 @@ impl Spec {
         });
         Ok(Plan {
             run,
-            left_out: Vec::new(),
+            left_out: self.left_out,
             command: self.command,
             directory: self.directory,
             environment: environment.collect(),
             search: search.unwrap_or_default(),
             mounts,
-            links,
             files,
-            folders: files::folders(),
             identity,
             landlock,
-            filter: Filter::new(self.tracing),
+            tracing: self.tracing,
             limits: self.limits,
             together: self.wanted,
             requires_groups: self.requires_groups,
-            host_name: "palisade".into(),
         })
     }
 
-    /// The caller as they are; for root, a user that nobody is, who owns what the worktree's owner owns.
-    fn identity(&self) -> Result<Identity, Unenforceable> {
-        let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        if user != 0 {
-            return Ok(Identity { host_user: user, host_group: group, user, group, owns: None });
-        }
-        let of = |path: &Path| std::fs::metadata(path).map_err(|error| Unenforceable::Path(path.to_owned(), error));
+    /// Whose files are given.
+    pub(crate) fn owner(&self) -> Result<(u32, u32), Unenforceable> {
         // The home is ours; the first place after it that can be written is the worktree.
-        let written = self.places.iter().filter(|place| place.access == Access::Write && place.at != self.home).next();
-        let owner = of(written.map_or(self.directory.as_path(), |place| place.host.as_path()))?;
-        let own = FIRST_OWN_USER + (rustix::process::getpid().as_raw_pid().unsigned_abs() & 0x00ff_ffff);
-        Ok(Identity {
-            host_user: own,
-            host_group: own,
-            user: 1000,
-            group: 1000,
-            owns: Some((owner.uid(), owner.gid())),
-        })
+        let written = self.places.iter().find(|place| place.access == Access::Write && place.at != self.home);
+        // What is below a layer over the worktree is only read, and is as much theirs.
+        let layered = self.more.iter().find(|mount| mount.owned && mount.access == Access::Read);
+        let path = layered.map(|mount| mount.at.as_path()).or(written.map(|place| place.host.as_path()));
+        let path = path.unwrap_or(&self.directory);
+        let owner = std::fs::metadata(path).map_err(|error| Unenforceable::Path(path.to_owned(), error))?;
+        Ok((owner.uid(), owner.gid()))
     }
 }
 
-fn memory(at: &str, size: u64) -> Mount {
-    Mount {
-        source: Source::Memory(size, 0o1777),
-        at: at.into(),
-        access: Access::Write,
-        owned: false,
-        programs: true,
-        within: None,
-        writable_anyway: false,
+/// The caller as they are; for root, a user that nobody is, who owns what `owner` owns.
+pub(crate) fn identity_for(owner: (u32, u32), which: u32) -> Identity {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    if user != 0 {
+        return Identity { host_user: user, host_group: group, user, group, owns: None };
     }
+    let own = rustix::process::getpid().as_raw_pid().unsigned_abs().wrapping_mul(31).wrapping_add(which);
+    let own = FIRST_OWN_USER + (own & 0x00ff_ffff);
+    Identity { host_user: own, host_group: own, user: 1000, group: 1000, owns: Some(owner) }
+}
+
+fn memory(at: &str, size: u64) -> Mount {
+    Mount::own(Source::Memory(size, 0o1777), at, Access::Write)
 }

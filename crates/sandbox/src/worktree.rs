@@ -89,7 +89,7 @@ fn make(at: &Path, stubs: &mut Stubs) -> io::Result<()> {
 }
 
 fn nothing(at: PathBuf) -> Mount {
-    Mount { source: Source::Nothing, at, access: Access::Read, owned: false, programs: false, within: None, writable_anyway: false }
+    Mount { programs: false, ..Mount::own(Source::Nothing, at, Access::Read) }
 }
 
 /// Mounts over every file in the worktree whose name is hidden.

@@ -2,11 +2,16 @@
 
 mod account;
 mod backup;
+mod changes;
+pub(crate) mod doctor;
+mod ending;
 mod key;
 mod launch;
 mod ledger;
 mod pass;
 mod policy;
+mod profile;
+mod receipt;
 mod record;
 mod repo;
 mod resolve;
@@ -22,10 +27,21 @@ use crate::session::Session;
 
 /// Carries a command out.
 pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
+    let config = cli.config.clone();
     let session = Session::new(cli.config, cli.url, cli.ca, cli.insecure_http, cli.totp);
     match cli.command {
         // It has an exit code of its own, so it never comes here.
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
+        Command::Doctor(args) => doctor::run(config.as_deref(), &args),
+        Command::Receipt(command) => receipt::run(config.as_deref(), command),
+        Command::Profile(command) => profile::run(config.as_deref(), command),
+        Command::Diff { words, stat } => changes::diff(session.config.as_deref(), &words, stat),
+        Command::Apply { words, undo: true, force, .. } => changes::undo(session.config.as_deref(), &words, force),
+        Command::Apply { words, force, control, .. } => {
+            changes::apply(session.config.as_deref(), &words, force, control)
+        }
+        Command::Discard { words, forget } => changes::discard(session.config.as_deref(), &words, forget),
+        Command::Runs => changes::runs(session.config.as_deref()),
         Command::Up { set, accept_ledger_loss } => launch::up(&session, &set, accept_ledger_loss),
         Command::Init { secret, who } => account::init(&session, secret, who),
         Command::Login { code: Some(code), .. } => account::pair(&session, &code),

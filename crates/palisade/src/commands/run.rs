@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use sandbox::profile::{
-    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, pending_notice,
+    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, Worktree, pending_notice,
 };
 use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
@@ -20,6 +20,9 @@ use sandbox::receipt::{
 use sandbox::{Caller, Ended, Held, LaunchError, Spec, Standard};
 use serde_json::json;
 
+use super::changes::Begun;
+use super::doctor;
+use super::ending;
 use super::record::OwnRecord;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -64,19 +67,26 @@ pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode 
 
 fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
     let home = Home::find(config);
-    let caller = caller(&home, &args.command)?;
+    let mut caller = caller(&home, &args.command)?;
     let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
     if let Some(notice) = pending_notice(&pending) {
         output::tell(&notice);
     }
     let record = OwnRecord::open(&home.state)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
+    caller.run_folder = sandbox::changes::folder(&home.state, &run);
     let asked = Asked { run: &run, profile: &profile, caller: &caller, command: &args.command };
-    let prepared = match Spec::of(&profile, &caller, args.command.clone()) {
+    let layered = match profile.worktree {
+        Worktree::Overlay => Some(Begun::new(&caller, &run, &profile, &args.command)?),
+        Worktree::Write | Worktree::Read => None,
+    };
+    let mut prepared = match Spec::of(&profile, &caller, args.command.clone()) {
         Ok(prepared) => prepared,
         Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
     };
-    let held = prepared.spec.plan(run.clone()).map_err(|error| broken(&error));
+    prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
+    let held = prepared.spec.clone().plan(run.clone()).map_err(|error| broken(&error));
+    let held = held.and_then(|plan| doctor::proven(&home.state, plan));
     let held = held.and_then(|plan| plan.launch(standard(json)?).map_err(refused));
     let held = match held {
         Ok(held) => held,
@@ -84,17 +94,26 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     };
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
-    let ended = held.go().map_err(refused)?.wait().map_err(|error| broken(&error))?;
-    drop(prepared.stubs);
+    let ended = held.go().map_err(refused).and_then(|running| running.wait().map_err(|error| broken(&error)));
+    let duration = begun.elapsed();
+    let ending = prepared.finish(&profile, &run);
+    ending::tell(&ending);
+    let layer = layered.map(|layered| layered.end(json));
+    let ended = ended?;
     let end = End {
         exit: exit(ended),
-        duration_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         launch: Some(launched),
-        findings: Vec::new(),
+        findings: ending::findings(&ending),
     };
     record.append_narrowing(&end_draft(&who(), &run, &end))?;
     if json {
-        output::report(&json!({ "run": run.as_str(), "exit": ended.code(), "ended": word(ended) }));
+        let (commits, findings) = ending::value(&ending);
+        let ended_by = word(ended);
+        output::report(&json!({
+            "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
+            "layer": layer,
+        }));
     }
     Ok(ExitCode::from(ended.code()))
 }
@@ -176,7 +195,7 @@ impl Asked<'_> {
     }
 }
 
-fn now() -> i64 {
+pub(super) fn now() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
@@ -208,7 +227,7 @@ fn standard(json: bool) -> Result<Standard, Failure> {
 }
 
 /// Who calls, where from.
-fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failure> {
+pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failure> {
     let directory = std::env::current_dir()
         .and_then(|path| path.canonicalize())
         .map_err(|error| Failure::Sandbox(format!("the current directory cannot be used: {error}"), 125))?;
@@ -230,6 +249,7 @@ fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failure> {
         directory,
         worktree,
         private_home,
+        run_folder: PathBuf::new(),
     })
 }
 
@@ -255,7 +275,7 @@ fn agent(command: &[OsString]) -> &'static str {
     ["claude", "codex", "gemini", "opencode"].into_iter().find(|agent| name == *agent).unwrap_or("default")
 }
 
-fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<Resolved, Failure> {
+pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<Resolved, Failure> {
     let usage = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
     let flags = Flags {
         ro: args.ro.iter().map(|path| absolute(caller, path)).collect(),
@@ -302,7 +322,7 @@ fn absolute(caller: &Caller, path: &str) -> String {
 }
 
 /// A small file that is a file; none if there is nothing.
-fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {

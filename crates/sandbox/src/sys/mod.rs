@@ -8,6 +8,7 @@
 
 pub(crate) mod landlock;
 pub(crate) mod net;
+pub(crate) mod probe;
 pub(crate) mod process;
 
 use std::io;

@@ -1,0 +1,1 @@
+//! Whether layers are read, applied and taken back as they should, with the journal cut at every moment.

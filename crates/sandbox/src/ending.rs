@@ -1,0 +1,158 @@
+//! What happens after the command has ended: commits leave, and what an agent may have planted is put away.
+//!
+//! Flow: [`Watch`] (from before the launch) -> [`Prepared::finish`] -> [`Ending`] (commits, findings).
+//!
+//! Invariants: it runs when no process of the sandbox is left; what is put away is named; the command's exit code is
+//! not touched. What cannot be looked at or moved is told, never passed over. Not here: the root's `.git`
+//! ([`crate::repo`]), what is a control file ([`crate::profile`]).
+
+mod nested;
+mod quarantine;
+mod stamp;
+mod walk;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime};
+
+use crate::given::Prepared;
+use crate::profile::{Profile, Worktree};
+use crate::repo::{Commit, Repository, TakeError};
+use crate::RunId;
+use quarantine::Quarantine;
+use stamp::Stamp;
+use walk::{Found, Rule, Walk};
+
+/// What must be known from before the launch.
+#[derive(Debug)]
+pub struct Watch {
+    since: SystemTime,
+    begun: Instant,
+    run_folder: PathBuf,
+    /// The worktree first, if its files are the host's own and can be written; then other places that can.
+    roots: Vec<PathBuf>,
+    worktree: PathBuf,
+    repository: Option<Repository>,
+}
+
+/// What was found at one place, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Relative to the worktree, or absolute outside it.
+    pub path: PathBuf,
+    /// What it is, and who would act on it.
+    pub why: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is here now.
+    Quarantined(PathBuf),
+    /// It is where it was: worth a look.
+    Reported,
+    /// It should have been moved and could not be, for this reason.
+    Stays(String),
+}
+
+/// What came of the end of a run.
+#[derive(Debug)]
+pub struct Ending {
+    /// Branches with new commits.
+    pub commits: Vec<Commit>,
+    /// Why commits were not taken over, and where they are kept.
+    pub refused: Option<(TakeError, PathBuf)>,
+    /// What was found.
+    pub findings: Vec<Finding>,
+}
+
+impl Watch {
+    /// Begins before anything is started.
+    pub(crate) fn new(profile: &Profile, worktree: &Path, run_folder: &Path, repository: Option<Repository>) -> Self {
+        let own = (profile.worktree == Worktree::Write).then(|| worktree.to_owned());
+        let others = profile.write.iter().map(|entry| entry.path.clone());
+        let mut roots: Vec<PathBuf> = own.into_iter().collect();
+        for other in others.filter(|path| path.is_dir()) {
+            if !roots.iter().any(|root| other.starts_with(root)) {
+                roots.push(other);
+            }
+        }
+        Self {
+            since: SystemTime::now(),
+            begun: Instant::now(),
+            run_folder: run_folder.to_owned(),
+            roots,
+            worktree: worktree.to_owned(),
+            repository,
+        }
+    }
+
+    /// The moment from which a change is the agent's. A clock that was set back meanwhile takes it along.
+    fn since(&self) -> Stamp {
+        let went = SystemTime::now().duration_since(self.since).unwrap_or_default();
+        let lost = self.begun.elapsed().saturating_sub(went);
+        Stamp::before(self.since.checked_sub(lost).unwrap_or(self.since))
+    }
+
+    /// Puts away what was planted.
+    fn look(&self, profile: &Profile) -> Vec<Finding> {
+        let since = self.since();
+        let git_is_known = self.repository.as_ref().is_some_and(Repository::is_as_it_was);
+        let mut findings = Vec::new();
+        for (number, root) in self.roots.iter().enumerate() {
+            let is_worktree = *root == self.worktree;
+            let rule = Rule { profile, since, is_worktree, git_is_known: is_worktree && git_is_known };
+            let shown = |path: &Path| if is_worktree { path.to_owned() } else { root.join(path) };
+            let quarantine = Quarantine::new(&self.run_folder, if is_worktree { None } else { Some(number) });
+            let mut walk = match Walk::new(root, rule) {
+                Ok(walk) => walk,
+                Err(error) => {
+                    findings.push(not_looked_at(shown(Path::new("")), &error));
+                    continue;
+                }
+            };
+            let looked = walk.look();
+            for Found { path, why, moves } in std::mem::take(&mut walk.found) {
+                let fate = if !moves {
+                    Fate::Reported
+                } else {
+                    match quarantine.take(walk.root(), &path) {
+                        Ok(place) => Fate::Quarantined(place),
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                        Err(error) => Fate::Stays(error.to_string()),
+                    }
+                };
+                findings.push(Finding { path: shown(&path), why, fate });
+            }
+            if let Err(error) = looked {
+                findings.push(not_looked_at(shown(Path::new("")), &error));
+            }
+        }
+        findings
+    }
+}
+
+fn not_looked_at(path: PathBuf, error: &io::Error) -> Finding {
+    Finding { path, why: "could not be looked through to the end".into(), fate: Fate::Stays(error.to_string()) }
+}
+
+impl Prepared {
+    /// Ends the run: takes commits over, removes stubs, puts away what was planted.
+    #[must_use]
+    pub fn finish(self, profile: &Profile, run: &RunId) -> Ending {
+        let Self { spec, stubs, mut watch } = self;
+        let mut ending = Ending { commits: Vec::new(), refused: None, findings: Vec::new() };
+        if let Some(repository) = &mut watch.repository {
+            match repository.take(&spec, run) {
+                Ok(commits) => ending.commits = commits,
+                Err(error) => ending.refused = Some((error, repository.keep())),
+            }
+        }
+        // What is still there after this is not ours.
+        drop(stubs);
+        ending.findings = watch.look(profile);
+        ending
+    }
+}

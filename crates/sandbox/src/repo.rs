@@ -1,0 +1,174 @@
+//! The git boundary: what an agent sees of a repository, and how its commits leave.
+//!
+//! Flow: `.git` of the worktree -> [`Repository`] (a private layer over it for the run) -> a bundle made inside
+//! ([`leave`]) -> what is new, checked and taken over on the host ([`ingest`]) -> [`Commit`]s.
+//!
+//! Invariants: the host's `.git` is below the layer and never written from inside; git never runs on the host over
+//! anything that an agent can write; on the host only `refs/palisade/<run>/` and the branch that was checked out
+//! change, that one only forwards and only if nobody else moved it; objects are added, never removed.
+//! Not here: nested repositories in the worktree ([`crate::ending`]).
+
+mod bundle;
+pub(crate) mod config;
+mod host;
+mod ingest;
+mod leave;
+mod place;
+mod refs;
+pub(crate) mod remove;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+pub use ingest::{Became, Commit};
+pub use leave::TakeError;
+pub use place::Unusable;
+
+use crate::plan::{Access, Layer, Mount, Source};
+use place::Place;
+use refs::Head;
+
+/// Whether the branch that is checked out may move with what was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moves {
+    /// The worktree is the host's own: what was committed lies there.
+    Yes,
+    /// The worktree's changes are kept apart, so commits are too.
+    No,
+}
+
+/// The repository of a worktree, for one run. Its layer goes with the value, unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    worktree: PathBuf,
+    place: Place,
+    /// What was checked out on the host at launch.
+    head: Head,
+    /// What `.git` was at launch: device and inode.
+    identity: (u64, u64),
+    /// Where the layer, and what passes through, is kept.
+    folder: PathBuf,
+    moves: Moves,
+    is_kept: bool,
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = self.remove();
+        }
+    }
+}
+
+impl Repository {
+    /// The repository of this worktree, with room for a layer below the run's folder; none if there is none.
+    pub(crate) fn find(worktree: &Path, run_folder: &Path, moves: Moves) -> Result<Option<Self>, Unusable> {
+        let Some(place) = Place::find(worktree)? else { return Ok(None) };
+        let git = worktree.join(".git");
+        let found = std::fs::symlink_metadata(&git).map_err(|error| Unusable::File(git, error))?;
+        let head = refs::head(&place.own, &place.common).map_err(|error| Unusable::File(place.own.join("HEAD"), error))?;
+        let folder = run_folder.join("git");
+        let (identity, worktree) = ((found.dev(), found.ino()), worktree.to_owned());
+        let made = Self { worktree, place, head, identity, folder, moves, is_kept: false };
+        for path in [made.changes(), made.work()] {
+            let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            make.map_err(|error| Unusable::File(path, error))?;
+        }
+        Ok(Some(made))
+    }
+
+    fn changes(&self) -> PathBuf {
+        self.folder.join("changes")
+    }
+
+    fn work(&self) -> PathBuf {
+        self.folder.join("work")
+    }
+
+    /// What is mounted for it: a layer over the repository, and the file that names it as it is.
+    pub(crate) fn mounts(&self) -> Vec<Mount> {
+        let common = &self.place.common;
+        let layer = Mount {
+            source: Source::Layer(Layer { stubs: None, changes: self.changes(), work: self.work() }),
+            ..Mount::host(common, common, Access::Write)
+        };
+        if self.place.pointer.is_none() {
+            return vec![layer];
+        }
+        let git = self.worktree.join(".git");
+        let below = Mount { owned: true, ..Mount::host(common, common, Access::Read) };
+        vec![below, layer, Mount::host(&git, &git, Access::Read)]
+    }
+
+    /// Whether `.git` of the worktree is still what it was at launch.
+    pub(crate) fn is_as_it_was(&self) -> bool {
+        let git = self.worktree.join(".git");
+        let same = std::fs::symlink_metadata(&git).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        let says = |pointer: &Vec<u8>| refs::small(&git).ok().flatten().as_ref() == Some(pointer);
+        same && self.place.pointer.as_ref().is_none_or(says)
+    }
+
+    /// Keeps the layer for the person to look at; where it is.
+    pub(crate) fn keep(&mut self) -> PathBuf {
+        self.is_kept = true;
+        self.changes()
+    }
+
+    /// Removes the layer, and the run's folder if that was all.
+    fn remove(&self) -> io::Result<()> {
+        remove::tree(&self.folder)?;
+        if let Some(run) = self.folder.parent() {
+            let _ = rustix::fs::rmdir(run);
+        }
+        Ok(())
+    }
+}
+
+/// The `/etc/gitconfig` inside: who commits, and addresses that the proxy can carry.
+///
+/// `own` are the person's configuration files, the strongest last. They are read, not run: `include` is not followed.
+pub(crate) fn settings(own: &[PathBuf]) -> Vec<u8> {
+    let mut text = String::from(
+        "[safe]\n\tdirectory = *\n\
+         [url \"https://github.com/\"]\n\tinsteadOf = git@github.com:\n\tinsteadOf = ssh://git@github.com/\n",
+    );
+    let (mut name, mut address) = (None, None);
+    for path in own {
+        let entries = refs::small(path).ok().flatten().and_then(|bytes| config::parse(&bytes).ok()).unwrap_or_default();
+        name = config::last(&entries, "user", "name").map(str::to_owned).or(name);
+        address = config::last(&entries, "user", "email").map(str::to_owned).or(address);
+    }
+    text.push_str("[user]\n");
+    for (key, value) in [("name", name), ("email", address)] {
+        if let Some(value) = value.filter(|value| value.len() <= 1024) {
+            text.push_str(&format!("\t{key} = {}\n", config::quoted(&value)));
+        }
+    }
+    text.into_bytes()
+}
+
+/// Where a person's own configuration is, the strongest last.
+pub(crate) fn own_settings(home: &Path, base: Option<&OsStr>, repository: Option<&Repository>) -> Vec<PathBuf> {
+    let base = base.map(PathBuf::from).filter(|base| base.is_absolute()).unwrap_or_else(|| home.join(".config"));
+    let mut files = vec![base.join("git/config"), home.join(".gitconfig")];
+    files.extend(repository.map(|repository| repository.place.common.join("config")));
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_inside_have_the_persons_name_and_nothing_else_of_theirs() {
+        let home = tempfile::tempdir().unwrap();
+        let (one, two) = (home.path().join("one"), home.path().join("two"));
+        std::fs::write(&one, "[user]\nname = \"Ana \\\"A\\\" B\"\nemail = ana@old\n[alias]\nx = !evil\n").unwrap();
+        std::fs::write(&two, "[user]\nemail = ana@new\nsigningkey = K\n").unwrap();
+        let text = String::from_utf8(settings(&[one, two, home.path().join("none")])).unwrap();
+        assert!(text.ends_with("[user]\n\tname = \"Ana \\\"A\\\" B\"\n\temail = \"ana@new\"\n"), "{text}");
+        assert!(!text.contains("evil") && !text.contains("signingkey"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Runs git on the host, on a repository that no agent can write.
+//!
+//! Invariants: the program is the system's; the environment is empty but for what is here; no hook, no monitor and no
+//! configuration outside the repository takes part; it stands where only root writes; time and memory are bounded;
+//! root becomes the owner of the repository first. Never run on a directory that a sandbox had, or its layer.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::MemfdFlags;
+use rustix::process::{PidfdFlags, Resource, Rlimit, Signal};
+
+/// Where the system keeps it, outside and inside.
+const PROGRAMS: [&str; 3] = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
+
+/// How long one call may take.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// How much memory one process of it may have.
+const MOST_MEMORY: u64 = 4 << 30;
+/// How much is kept of what it says.
+const MOST_TOLD: u64 = 64 << 20;
+
+/// What holds for every call.
+const SETTINGS: [&str; 6] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "safe.directory=*",
+    "core.bigFileThreshold=64m",
+];
+
+/// Why git did not do it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GitError {
+    /// It could not be started.
+    #[error("git could not be started: {0}")]
+    Start(#[from] io::Error),
+    /// It took too long.
+    #[error("git took too long and was ended")]
+    TooLong,
+}
+
+/// The system's git, for one repository.
+#[derive(Debug)]
+pub(crate) struct Git {
+    program: &'static str,
+    owner: Option<(u32, u32)>,
+}
+
+/// What git said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) ok: bool,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+/// Where the system's git is.
+pub(crate) fn program() -> Option<&'static str> {
+    PROGRAMS.into_iter().find(|path| Path::new(path).is_file())
+}
+
+impl Git {
+    /// The system's git, as the owner of this repository.
+    pub(crate) fn find(repository: &Path) -> Option<Self> {
+        let found = std::fs::metadata(repository).ok()?;
+        let is_another = rustix::process::geteuid().is_root() && found.uid() != 0;
+        Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())) })
+    }
+
+    /// Runs it with these settings and arguments.
+    pub(crate) fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
+        let (mut out, mut err) = (memory()?, memory()?);
+        let mut command = Command::new(self.program);
+        command.env_clear().envs([
+            ("PATH", "/usr/bin:/bin"),
+            ("HOME", "/nonexistent"),
+            ("LC_ALL", "C"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_TERMINAL_PROMPT", "0"),
+            ("GIT_NO_REPLACE_OBJECTS", "1"),
+            ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_COMMITTER_NAME", "palisade"),
+            ("GIT_COMMITTER_EMAIL", "palisade@localhost"),
+        ]);
+        for setting in SETTINGS.iter().chain(settings) {
+            command.args(["-c", setting]);
+        }
+        command.args(arguments).current_dir("/").stdin(input);
+        command.stdout(out.try_clone()?).stderr(err.try_clone()?);
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        let mut child = started(&mut command)?;
+        if !ends_in_time(&child)? {
+            let _ = child.kill();
+            child.wait()?;
+            return Err(GitError::TooLong);
+        }
+        let ok = child.wait()?.success();
+        let mut said = Said { ok, out: Vec::new(), err: String::new() };
+        out.rewind()?;
+        out.take(MOST_TOLD).read_to_end(&mut said.out)?;
+        let mut told = Vec::new();
+        err.rewind()?;
+        err.take(1 << 16).read_to_end(&mut told)?;
+        said.err = shown(&told);
+        Ok(said)
+    }
+
+    /// Asks a question about a git directory; none if git has no answer.
+    pub(crate) fn line(&self, directory: &Path, arguments: &[&str]) -> Result<Option<String>, GitError> {
+        let directory = in_directory(directory);
+        let mut all: Vec<&str> = directory.iter().map(String::as_str).collect();
+        all.extend(arguments);
+        let said = self.run(&[], &all, Stdio::null())?;
+        Ok(said.ok.then(|| String::from_utf8_lossy(&said.out).trim_end().to_owned()))
+    }
+}
+
+/// Says which repository, and that there is no worktree to look at, whatever its configuration says.
+pub(crate) fn in_directory(directory: &Path) -> [String; 2] {
+    [format!("--git-dir={}", directory.display()), "--work-tree=/".to_owned()]
+}
+
+fn memory() -> io::Result<File> {
+    Ok(rustix::fs::memfd_create("git", MemfdFlags::CLOEXEC)?.into())
+}
+
+/// Starts it with little memory: limits are inherited, and a lowered one can be raised again.
+fn started(command: &mut Command) -> io::Result<Child> {
+    let before = rustix::process::getrlimit(Resource::Data);
+    let least = before.current.map_or(MOST_MEMORY, |now| now.min(MOST_MEMORY));
+    let lowered = Rlimit { current: Some(least), maximum: before.maximum };
+    rustix::process::setrlimit(Resource::Data, lowered)?;
+    let child = command.spawn();
+    rustix::process::setrlimit(Resource::Data, before)?;
+    child
+}
+
+fn ends_in_time(child: &Child) -> io::Result<bool> {
+    let until = Instant::now() + PATIENCE;
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let Some(pid) = pid else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
+    let ends = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let _ = rustix::process::pidfd_send_signal(&ends, Signal::KILL);
+            return Ok(false);
+        }
+        let left = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&left)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The last line that says something, as it can be shown.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    line.chars().take(200).map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+/// A place for what goes to git, in a directory of ours.
+pub(crate) fn exclusive(path: &PathBuf) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}

@@ -1,0 +1,105 @@
+//! Removes a tree that an agent had: whatever its modes, without following links, without leaving the tree.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// How deep it goes by itself; what is deeper is brought up first.
+const DEEPEST: usize = 200;
+
+/// Removes it; what is not there is removed.
+pub(crate) fn tree(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let parent = match rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(()),
+        other => other?,
+    };
+    let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name))?;
+    entry_of(parent.as_fd(), &name)
+}
+
+/// Removes an entry of a directory that is open.
+pub(crate) fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()> {
+    // Each time around, what was too deep has come up to the top.
+    while !entry(folder, name, None, 0)? {}
+    Ok(())
+}
+
+/// Removes one entry; whether all of it is gone.
+fn entry(folder: BorrowedFd<'_>, name: &std::ffi::CStr, top: Option<BorrowedFd<'_>>, depth: usize) -> io::Result<bool> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    if let (Some(top), true) = (top, depth > DEEPEST) {
+        let mut number = 0u32;
+        loop {
+            let up = format!("deep-{number}");
+            match rustix::fs::renameat_with(folder, name, top, up.as_str(), rustix::fs::RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => number += 1,
+                other => return Ok(other.map(|()| false)?),
+            }
+        }
+    }
+    let inner = opened(folder, name)?;
+    let mut gone = true;
+    for found in Dir::read_from(&inner)? {
+        let found = found?;
+        if !matches!(found.file_name().to_bytes(), b"." | b"..") {
+            gone &= entry(inner.as_fd(), found.file_name(), Some(top.unwrap_or(inner.as_fd())), depth + 1)?;
+        }
+    }
+    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOTEMPTY | Errno::EXIST) if !gone => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A directory, made readable first if need be.
+fn opened(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = rustix::fs::fstat(&place)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Err(Errno::NOTDIR.into());
+    }
+    if found.st_mode & 0o700 != 0o700 {
+        // By descriptor: a mode cannot be set on a mere place otherwise.
+        let by_number = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&place));
+        rustix::fs::chmodat(CWD, by_number.as_str(), Mode::from_raw_mode(0o700), AtFlags::empty())?;
+    }
+    Ok(rustix::fs::openat(folder, name, flags, Mode::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_hostile_tree_is_removed_and_nothing_beside_it() {
+        let home = tempfile::tempdir().unwrap();
+        let (tree_at, beside) = (home.path().join("tree"), home.path().join("beside"));
+        std::fs::create_dir_all(tree_at.join("a/b")).unwrap();
+        std::fs::create_dir(&beside).unwrap();
+        std::fs::write(beside.join("file"), "kept").unwrap();
+        std::os::unix::fs::symlink(&beside, tree_at.join("a/link")).unwrap();
+        std::fs::write(tree_at.join("a/b/file"), "x").unwrap();
+        std::fs::set_permissions(tree_at.join("a/b"), std::fs::Permissions::from_mode(0)).unwrap();
+        let mut folder = rustix::fs::open(&tree_at, OFlags::RDONLY, Mode::empty()).unwrap();
+        for _ in 0..2000 {
+            rustix::fs::mkdirat(&folder, "deep", Mode::from_raw_mode(0o700)).unwrap();
+            folder = rustix::fs::openat(&folder, "deep", OFlags::RDONLY, Mode::empty()).unwrap();
+        }
+        drop(folder);
+        tree(&tree_at).unwrap();
+        assert!(!tree_at.exists());
+        assert_eq!(std::fs::read_to_string(beside.join("file")).unwrap(), "kept");
+        tree(&tree_at).unwrap();
+    }
+}

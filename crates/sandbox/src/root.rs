@@ -1,0 +1,261 @@
+//! Builds the root of a sandbox from nothing: what is not mounted does not exist.
+//!
+//! Flow: [`Root::new`] (what every sandbox has; done ahead for sandboxes that wait in a pool) ->
+//! [`Root::complete`] (what this plan adds, then the old root goes). Runs inside the new namespaces.
+//!
+//! Invariant: no link is followed on the way to a place inside, so a hostile tree cannot send a mount elsewhere.
+//! Not here: what is mounted ([`crate::plan`], [`crate::files`]).
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
+};
+
+use crate::files;
+use crate::inside::{At as _, Broken, Step};
+use crate::plan::{Mount, Plan, Source};
+use crate::sys::{self, Attributes};
+
+/// A new file system of this kind, with options, as a mount that is nowhere yet.
+fn new(kind: &str, options: &[(&str, &str)], attributes: u64) -> io::Result<OwnedFd> {
+    let file_system = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(file_system.as_fd(), *key, *value)?;
+    }
+    created(&file_system, attributes)
+}
+
+/// The file system that was configured, as a mount that is nowhere yet.
+fn created(file_system: &OwnedFd, attributes: u64) -> io::Result<OwnedFd> {
+    rustix::mount::fsconfig_create(file_system.as_fd())?;
+    let attributes = MountAttrFlags::from_bits_retain(u32::try_from(attributes).unwrap_or(0));
+    Ok(rustix::mount::fsmount(file_system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// A copy of a mount of the host, or of what is at a place beneath one.
+pub(crate) fn copy(mount: &Mount, path: &Path, owners: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let tree = match mount.within.as_deref().and_then(|within| Some((within, path.strip_prefix(within).ok()?))) {
+        Some((within, rest)) if !rest.as_os_str().is_empty() => {
+            let open = OFlags::PATH | OFlags::CLOEXEC;
+            let base = rustix::fs::open(within, open, Mode::empty())?;
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+            let place = rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve)?;
+            rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
+        }
+        _ => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
+    };
+    // A link itself can be opened too; it is no place to give.
+    if FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Symlink {
+        return Err(rustix::io::Errno::LOOP.into());
+    }
+    let owners = owners.filter(|_| mount.owned);
+    let (set, private) = (mount.attributes(), true);
+    sys::set_attributes(tree.as_fd(), Attributes { set, private, recursive: true, owners, ..Attributes::default() })?;
+    Ok(tree)
+}
+
+/// A root that is being built, over the old one.
+#[derive(Debug)]
+pub(crate) struct Root(OwnedFd);
+
+impl Root {
+    /// The part that every sandbox has: system directories, devices, processes.
+    pub(crate) fn new() -> Result<Self, Broken> {
+        let memory = [("size", "4m"), ("nr_inodes", "4096"), ("mode", "0755")];
+        let attributes = sys::NO_SUID | sys::NO_DEVICES;
+        let root = Self(new("tmpfs", &memory, attributes).at(Step::Root, "tmpfs")?);
+        // It must be somewhere before it can become the root. Over the old root it covers nothing: paths still begin
+        // below it.
+        put(&root.0, CWD, Path::new("/")).at(Step::Root, "/")?;
+        let base = files::base();
+        for folder in &base.folders {
+            folders(root.0.as_fd(), folder).at(Step::Root, folder)?;
+        }
+        for (at, to) in &base.links {
+            rustix::fs::symlinkat(to, &root.0, relative(at)).at(Step::Root, at)?;
+        }
+        for (at, bytes) in &base.files {
+            file(root.0.as_fd(), at, bytes).at(Step::Root, at)?;
+        }
+        for mount in &base.mounts {
+            let from = from_host(mount, None).at(Step::Mount, &mount.at)?;
+            root.mount(mount, from)?;
+        }
+        Ok(root)
+    }
+
+    /// What this plan adds; then it becomes the root, and the old one is gone.
+    pub(crate) fn complete(self, plan: &Plan, opened: Option<Vec<FromHost>>) -> Result<(), Broken> {
+        for (at, bytes) in &plan.files {
+            file(self.0.as_fd(), at, bytes).at(Step::Root, at)?;
+        }
+        let opened: Result<Vec<FromHost>, Broken> = match opened {
+            Some(opened) => Ok(opened),
+            None => plan.own_mounts().map(|mount| from_host(mount, None).at(Step::Mount, &mount.at)).collect(),
+        };
+        for (mount, from) in plan.own_mounts().zip(opened?) {
+            self.mount(mount, from)?;
+        }
+        let whole = Attributes { set: sys::READ_ONLY, private: true, ..Attributes::default() };
+        sys::set_attributes(self.0.as_fd(), whole).at(Step::Root, "/")?;
+        rustix::process::fchdir(&self.0).at(Step::Root, "/")?;
+        rustix::process::pivot_root(".", ".").at(Step::Root, "/")?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH).at(Step::Root, "/")?;
+        rustix::process::chdir("/").at(Step::Root, "/")
+    }
+
+    fn mount(&self, mount: &Mount, from: FromHost) -> Result<(), Broken> {
+        let root = self.0.as_fd();
+        let tree = match from {
+            FromHost::Tree(tree) => Ok(tree),
+            FromHost::Layer(stubs, changes, work) => layer(mount, root, stubs.as_ref(), &changes, &work),
+            FromHost::None => made(mount, root),
+        };
+        let tree = tree.at(Step::Mount, &mount.at)?;
+        let target = target(root, mount, tree.as_fd()).at(Step::Mount, &mount.at)?;
+        put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)
+    }
+}
+
+/// Beneath the root, whatever the path says.
+fn relative(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+fn put(tree: &OwnedFd, to: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
+    let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    if path.as_os_str().is_empty() {
+        flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    }
+    rustix::mount::move_mount(tree, "", to, path, flags)
+}
+
+/// What of the host a mount is made from.
+pub(crate) enum FromHost {
+    /// The mount itself.
+    Tree(OwnedFd),
+    /// The directories of a layer, whatever covers them later: stubs, changes, work.
+    Layer(Option<OwnedFd>, OwnedFd, OwnedFd),
+    /// Nothing.
+    None,
+}
+
+/// Opens what a mount needs of the host.
+pub(crate) fn from_host(mount: &Mount, owners: Option<BorrowedFd<'_>>) -> io::Result<FromHost> {
+    let open = |path: &Path| {
+        rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    };
+    match &mount.source {
+        Source::Host(path) => copy(mount, path, owners).map(FromHost::Tree),
+        Source::Layer(layer) => {
+            let stubs = layer.stubs.as_deref().map(open).transpose()?;
+            Ok(FromHost::Layer(stubs, open(&layer.changes)?, open(&layer.work)?))
+        }
+        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing => Ok(FromHost::None),
+    }
+}
+
+/// A layer over what is mounted at its place.
+fn layer(
+    mount: &Mount,
+    root: BorrowedFd<'_>,
+    stubs: Option<&OwnedFd>,
+    changes: &OwnedFd,
+    work: &OwnedFd,
+) -> io::Result<OwnedFd> {
+    // By descriptor, because the paths may be covered by now; the host's /proc is still where it was.
+    let named = |fd: BorrowedFd<'_>| format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+    let there = beneath(root, &mount.at)?;
+    let mut below = named(there.as_fd());
+    if let Some(stubs) = stubs {
+        below = format!("{}:{below}", named(stubs.as_fd()));
+    }
+    let file_system = rustix::mount::fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_set_string(file_system.as_fd(), "lowerdir", below.as_str())?;
+    rustix::mount::fsconfig_set_string(file_system.as_fd(), "upperdir", named(changes.as_fd()).as_str())?;
+    rustix::mount::fsconfig_set_string(file_system.as_fd(), "workdir", named(work.as_fd()).as_str())?;
+    rustix::mount::fsconfig_set_flag(file_system.as_fd(), "userxattr")?;
+    created(&file_system, mount.attributes())
+}
+
+/// The mount, if it is the sandbox's own.
+fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let attributes = mount.attributes();
+    match &mount.source {
+        Source::Host(_) | Source::Layer(_) => Err(rustix::io::Errno::BADF.into()),
+        Source::Memory(size, mode) => {
+            let (size, mode) = (size.to_string(), format!("{mode:o}"));
+            new("tmpfs", &[("size", &size), ("mode", &mode)], attributes)
+        }
+        Source::Processes => new("proc", &[], attributes),
+        Source::Terminals => new("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], attributes),
+        Source::Nothing => {
+            let there = rustix::fs::fstat(beneath(root, &mount.at)?)?.st_mode;
+            let is_directory = FileType::from_raw_mode(there) == FileType::Directory;
+            let empty = if is_directory { ".empty/folder" } else { ".empty/file" };
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = rustix::mount::open_tree(root, empty, flags)?;
+            let private = Attributes { set: attributes, private: true, ..Attributes::default() };
+            sys::set_attributes(tree.as_fd(), private)?;
+            Ok(tree)
+        }
+    }
+}
+
+/// What is at a path inside, without following links: a hostile tree cannot send a mount elsewhere.
+fn beneath(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(root, relative(path), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags)
+}
+
+/// The place of a mount; made when it is not there.
+fn target(root: BorrowedFd<'_>, mount: &Mount, tree: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    match beneath(root, &mount.at) {
+        Err(rustix::io::Errno::NOENT) => {}
+        other => return other,
+    }
+    let mode = rustix::fs::fstat(tree)?.st_mode;
+    if FileType::from_raw_mode(mode) == FileType::Directory {
+        folders(root, &mount.at)?;
+    } else {
+        if let Some(parent) = mount.at.parent() {
+            folders(root, parent)?;
+        }
+        file(root, &mount.at, b"")?;
+    }
+    beneath(root, &mount.at)
+}
+
+/// Makes a directory and those above it, one by one, without following links.
+fn folders(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
+    let mut above = PathBuf::new();
+    for part in relative(path).components() {
+        let parent = if above.as_os_str().is_empty() { None } else { Some(beneath(root, &above)?) };
+        let parent = parent.as_ref().map_or(root, AsFd::as_fd);
+        let name: &OsStr = part.as_os_str();
+        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
+            Err(error) => return Err(error),
+        }
+        above.push(name);
+    }
+    Ok(())
+}
+
+fn file(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> rustix::io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
+    let file = rustix::fs::openat2(root, relative(path), flags, Mode::from_raw_mode(0o644), resolve)?;
+    if !bytes.is_empty() {
+        rustix::io::write(&file, bytes)?;
+    }
+    Ok(())
+}
+

@@ -1,0 +1,292 @@
+//! The spawner's own loop: one thread, one verb at a time.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+
+use super::Options;
+use super::message::{self, Account, Answer, Order, Verb};
+use super::pool::{Standing, Waiting};
+use crate::groups::Wanted;
+use crate::launch::{LaunchError, Owners, sealed_init};
+use crate::line::Word;
+use crate::measure::Measuring;
+use crate::plan::{Access, Identity, Limited};
+use crate::profile::Entry;
+use crate::receipt::{RunId, compare};
+use crate::running::Ended;
+use crate::spec::{Spec, Unenforceable, identity_for};
+use crate::standard::Kind;
+
+/// The most sandboxes at once.
+const MOST_RUNS: usize = 4096;
+
+/// A sandbox, and what became of its command.
+struct Run {
+    standing: Standing,
+    gone: bool,
+    ended: Option<Ended>,
+}
+
+struct Server {
+    options: Options,
+    init: OwnedFd,
+    pool: Vec<Waiting>,
+    made: u64,
+    runs: BTreeMap<RunId, Run>,
+    /// Whose files the last order was about: the next one is likely about the same.
+    owner: (u32, u32),
+}
+
+/// Why an order was not carried out.
+#[derive(Debug, thiserror::Error)]
+enum NotMade {
+    #[error("`{0}` is beneath none of the places that this spawner was started for")]
+    Outside(std::path::PathBuf),
+    #[error("`{0}` exists already")]
+    Twice(RunId),
+    #[error("{MOST_RUNS} sandboxes are alive already; end some first")]
+    TooMany,
+    #[error("standard input, output and error must come with the order")]
+    Descriptors,
+    #[error(transparent)]
+    Spec(#[from] Unenforceable),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves until the caller is gone.
+pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    let init = sealed_init()?;
+    let mut server = Server { options, init, pool: Vec::new(), made: 0, runs: BTreeMap::new(), owner: (0, 0) };
+    loop {
+        let has_room = server.pool.len() < server.options.pool;
+        for on in server.ready(line.as_fd(), has_room)? {
+            match on {
+                On::Caller => {
+                    let (verb, fds) = message::receive::<Verb>(line.as_fd())?;
+                    if let Some(answer) = server.told(verb, fds) {
+                        message::send(line.as_fd(), &answer, &[])?;
+                    }
+                }
+                On::Line(run) => server.heard(&run),
+                On::End(run) => {
+                    if let Some(answer) = server.end(&run) {
+                        message::send(line.as_fd(), &answer, &[])?;
+                    }
+                }
+                // Nothing else to do: make one more for the pool.
+                On::Idle => server.fill()?,
+            }
+        }
+    }
+}
+
+enum On {
+    Caller,
+    Line(RunId),
+    End(RunId),
+    Idle,
+}
+
+impl Server {
+    fn ready(&self, caller: BorrowedFd<'_>, has_room: bool) -> io::Result<Vec<On>> {
+        let mut polled = vec![PollFd::from_borrowed_fd(caller, PollFlags::IN)];
+        for run in self.runs.values() {
+            let flags = if run.gone { PollFlags::empty() } else { PollFlags::IN };
+            polled.push(PollFd::from_borrowed_fd(run.standing.line.as_fd(), flags));
+            polled.push(PollFd::new(&run.standing.tree.pidfd, PollFlags::IN));
+        }
+        let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        match poll(&mut polled, has_room.then_some(&timeout)) {
+            Ok(0) if has_room => return Ok(vec![On::Idle]),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let (first, rest) = match polled.split_first() {
+            Some(split) => split,
+            None => return Ok(Vec::new()),
+        };
+        let mut found = Vec::new();
+        for (name, pair) in self.runs.keys().zip(rest.chunks_exact(2)) {
+            if let [line, process] = pair {
+                // What it still has to say comes before its end.
+                match (line.revents().contains(PollFlags::IN), is_ready(process)) {
+                    (true, _) => found.push(On::Line(name.clone())),
+                    (false, true) => found.push(On::End(name.clone())),
+                    (false, false) => {}
+                }
+            }
+        }
+        if is_ready(first) {
+            found.push(On::Caller);
+        }
+        Ok(found)
+    }
+
+    /// One more half-made sandbox.
+    fn fill(&mut self) -> io::Result<()> {
+        self.made += 1;
+        let name = format!("palisade-{}-{}", rustix::process::getpid().as_raw_pid(), self.made);
+        let identity = self.identity();
+        self.pool.push(Waiting::new(&name, identity, &self.init)?);
+        Ok(())
+    }
+
+    fn identity(&self) -> Identity {
+        identity_for(self.owner, u32::try_from(self.made & 0xffff).unwrap_or(0))
+    }
+
+    fn told(&mut self, verb: Option<Verb>, fds: Vec<OwnedFd>) -> Option<Answer> {
+        let unknown = |run: RunId| {
+            Some(Answer::Refused { why: format!("there is no run `{run}`"), run: Some(run) })
+        };
+        match verb {
+            None => Some(Answer::Refused { run: None, why: "that is no order".into() }),
+            Some(Verb::Launch(order)) => {
+                let name = order.run.clone();
+                Some(match self.launch(*order, fds) {
+                    Ok(account) => Answer::Ready { run: name, account: Box::new(account) },
+                    Err(error) => Answer::Refused { run: Some(name), why: error.to_string() },
+                })
+            }
+            Some(Verb::Go { run }) => match self.runs.get(&run).map(|found| found.standing.line.go(None)) {
+                Some(Ok(())) => None,
+                Some(Err(_)) | None => unknown(run),
+            },
+            Some(Verb::Signal { run, signal }) => {
+                match self.runs.get(&run).map(|found| found.standing.line.signal(signal)) {
+                    Some(Ok(())) => None,
+                    Some(Err(_)) | None => unknown(run),
+                }
+            }
+            Some(Verb::Freeze { run, frozen }) => match self.runs.get(&run) {
+                Some(found) => match found.standing.groups.freeze(frozen) {
+                    Some(Ok(())) => None,
+                    Some(Err(error)) => Some(Answer::Refused { run: Some(run), why: error.to_string() }),
+                    None => {
+                        let why = "there is no control group to freeze it by; `palisade doctor` says why".into();
+                        Some(Answer::Refused { run: Some(run), why })
+                    }
+                },
+                None => unknown(run),
+            },
+            Some(Verb::Kill { run }) => match self.runs.get(&run) {
+                Some(found) => {
+                    let _ = rustix::process::pidfd_send_signal(&found.standing.tree.pidfd, Signal::KILL);
+                    None
+                }
+                None => unknown(run),
+            },
+        }
+    }
+
+    fn launch(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Account, NotMade> {
+        let standard = <[OwnedFd; 3]>::try_from(fds).map_err(|_| NotMade::Descriptors)?;
+        if self.runs.contains_key(&order.run) {
+            return Err(NotMade::Twice(order.run));
+        }
+        if self.runs.len() >= MOST_RUNS {
+            return Err(NotMade::TooMany);
+        }
+        let run = order.run.clone();
+        let spec = self.spec(order)?;
+        let owner = spec.owner()?;
+        if owner != self.owner {
+            // What waits was made for somebody else's files.
+            self.owner = owner;
+            self.pool.clear();
+        }
+        if self.pool.is_empty() {
+            self.fill()?;
+        }
+        let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
+        let plan = spec.plan_as(run.clone(), waiting.identity().clone())?;
+        let owners = match plan.identity.owns {
+            Some(_) => Some(Owners::new(&plan.identity)?),
+            None => None,
+        };
+        let kinds = [Kind::Passed; 3];
+        let standing = waiting.complete(&plan, owners.as_ref(), &standard)?;
+        let measuring = Measuring {
+            plan: &plan,
+            pid: standing.tree.pid,
+            groups: &standing.groups,
+            kinds,
+            host: &standard,
+        };
+        let found = measuring.measure(Path::new(""))?;
+        let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
+        let account = Account {
+            pid: standing.tree.pid.as_raw_pid(),
+            facts: found.facts,
+            differences: Account::words(differences),
+        };
+        if account.differences.is_empty() {
+            self.runs.insert(run, Run { standing, gone: false, ended: None });
+        }
+        Ok(account)
+    }
+
+    /// The order as a spec; every path beneath a root, without links.
+    fn spec(&self, order: Order) -> Result<Spec, NotMade> {
+        let within = |path: &Path| {
+            let root = self.options.roots.iter().find(|root| path.starts_with(root));
+            let root = root.ok_or_else(|| NotMade::Outside(path.to_owned()))?;
+            Ok::<_, NotMade>(Entry { path: path.to_owned(), within: root.clone() })
+        };
+        let mut spec = Spec::closed(order.command, order.directory)
+            .user(order.user)
+            .memory(order.tmp)
+            .limit(Limited::Files, order.files)
+            .limit(Limited::FileSize, order.file_size)
+            .limit(Limited::Processes, order.pids)
+            .limit(Limited::Core, 0)
+            .together(Wanted { memory: order.memory, pids: Some(order.pids), cpu: order.cpu }, false);
+        let (home, at) = order.home;
+        within(&home)?;
+        spec = spec.home(home, at);
+        for path in &order.read {
+            spec = spec.entry(&within(path)?, Access::Read);
+        }
+        for path in &order.write {
+            spec = spec.entry(&within(path)?, Access::Write);
+        }
+        if order.trace {
+            spec = spec.tracing();
+        }
+        for (name, value) in order.environment {
+            spec = spec.variable(name, value);
+        }
+        Ok(spec)
+    }
+
+    fn heard(&mut self, name: &RunId) {
+        let Some(run) = self.runs.get_mut(name) else { return };
+        match run.standing.line.hear() {
+            Ok(Word::Ended(status)) => run.ended = Some(Ended::from_status(status)),
+            Ok(Word::NotExecuted(error)) => run.ended = Some(Ended::NotExecuted(error)),
+            Ok(Word::Stopped) => {}
+            Ok(Word::Gone) => run.gone = true,
+            // Process 1 knows no other words: whatever this is, it ends.
+            Ok(Word::Ready | Word::Terminal(_) | Word::Broken(_) | Word::Base) | Err(_) => {
+                run.gone = true;
+                let _ = rustix::process::pidfd_send_signal(&run.standing.tree.pidfd, Signal::KILL);
+            }
+        }
+    }
+
+    fn end(&mut self, name: &RunId) -> Option<Answer> {
+        let mut run = self.runs.remove(name)?;
+        run.standing.tree.end();
+        Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
+    }
+}

@@ -1,0 +1,117 @@
+//! ADV-F05: moving what is protected aside, its parents, and other spellings of its name.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::kit::{Snapshot, Stage, both};
+
+const HELD: [&str; 3] = [".claude", ".mcp.json", ".vscode"];
+
+fn fixture(stage: &Stage) {
+    for name in [".claude/settings.json", ".claude/hooks/stop.sh", ".mcp.json", ".vscode/tasks.json"] {
+        let path = stage.file(&format!("work/{name}"), "the person's\n");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    stage.folder("work/own/settings", 0o755);
+    stage.file("work/own/settings.json", "evil\n");
+}
+
+/// Each line is a way to get a protected name out of the way, or its content changed.
+const SCRIPT: &str = r#"
+try() { name=$1; shift; "$@" 2>/dev/null && echo "$name: ok" || echo "$name: refused"; }
+py() { python3 -c "import ctypes,sys; l=ctypes.CDLL(None); sys.exit(l.renameat2(-100,sys.argv[1].encode(),-100,sys.argv[2].encode(),int(sys.argv[3]))!=0)" "$@"; }
+try "move folder" mv -T .claude aside
+try "move folder by dot" mv -T ./.claude/ aside
+try "move file" mv -T .mcp.json aside
+try "exchange folder" perl -e 'exit(syscall(316,-100,".claude",-100,"own",2)!=0)'
+try "exchange file" perl -e 'exit(syscall(316,-100,".mcp.json",-100,"own/settings.json",2)!=0)'
+try "replace file" mv -fT own/settings.json .mcp.json
+try "remove folder" rm -rf .claude
+try "remove file" rm -f .mcp.json
+try "write in it" sh -c 'echo evil > .claude/settings.json'
+try "write deep in it" sh -c 'echo evil > .claude/hooks/stop.sh'
+try "append" sh -c 'echo evil >> .mcp.json'
+try "truncate" truncate -s 0 .vscode/tasks.json
+try "create in it" touch .claude/new
+try "link into it" ln own/settings.json .claude/linked
+try "link out of it" ln .mcp.json linked-out
+try "move out of it" mv .claude/settings.json taken
+try "mode" chmod 777 .claude/settings.json
+try "mode of folder" chmod 777 .vscode
+try "times" touch -d 2001-01-01 .mcp.json
+try "by proc" sh -c 'echo evil > /proc/self/cwd/.claude/settings.json'
+try "by root" sh -c "echo evil > /proc/self/root$PWD/.claude/settings.json"
+try "move worktree" mv -T "$PWD" "$PWD-aside"
+try "move above" mv -T "$(dirname "$PWD")" "$(dirname "$PWD")-aside"
+try "remove worktree" rmdir "$PWD"
+"#;
+
+both! {
+    fn adv_f05_a_what_is_protected_cannot_be_moved_aside(stage) {
+        fixture(stage);
+        let before = HELD.map(|name| Snapshot::of(&stage.at("work").join(name)));
+
+        let report = stage.run(&["sh", "-c", SCRIPT]).report();
+
+        let through = report.through();
+        // Above the worktree is the sandbox's own memory: moving it there moves nothing of the host.
+        let through: Vec<&&str> = through.iter().filter(|name| **name != "move above").collect();
+        assert!(through.is_empty(), "{through:?}");
+        for (before, name) in before.iter().zip(HELD) {
+            before.assert_same(&stage.at("work").join(name));
+        }
+        // The control: on the host, the first of them succeed at once.
+        let mut host = stage.command("sh");
+        host.args(["-c", "mv -T .claude aside && mv -fT own/settings.json .mcp.json && echo 'moved: ok'"]);
+        crate::kit::finish(host).report().assert_all(&["moved"], &["ok"]);
+    }
+
+    fn adv_f05_b_a_protected_name_below_a_folder_holds_its_folder(stage) {
+        stage.file("work/.palisade/profile.toml", "protect = [\"ci/deploy/\", \"tools/run.sh\"]\n");
+        stage.file("work/tools/run.sh", "the person's\n");
+        stage.file("work/tools/other.sh", "free\n");
+        let before = Snapshot::of(&stage.at("work/tools/run.sh"));
+        let script = r#"
+            try() { name=$1; shift; "$@" 2>/dev/null && echo "$name: ok" || echo "$name: refused"; }
+            try "move parent" mv -T tools aside
+            try "move made parent" mv -T ci aside
+            try "replace file" sh -c 'echo evil > new; mv -fT new tools/run.sh'
+            try "create" sh -c 'echo evil > ci/deploy/now'
+            try "neighbour" sh -c 'echo fine > tools/other.sh'
+        "#;
+
+        let report = stage.run(&["sh", "-c", script]).report();
+
+        report.assert_all(&["move parent", "move made parent", "replace file", "create"], &["refused"]);
+        assert_eq!(report.of("neighbour"), "ok");
+        before.assert_same(&stage.at("work/tools/run.sh"));
+        assert!(!stage.at("work/ci").exists(), "stubs are left behind");
+    }
+
+    fn adv_f05_c_other_spellings_do_not_reach_what_is_protected(stage) {
+        fixture(stage);
+        let before = HELD.map(|name| Snapshot::of(&stage.at("work").join(name)));
+        let script = "mkdir -p .CLAUDE .Vscode; echo evil > .CLAUDE/settings.json; echo evil > .Mcp.json; \
+                      echo evil > .claude./settings.json; echo evil > './/.claude//settings.json'; \
+                      echo evil > .vscode/../.claude/settings.json; cat .claude/settings.json .mcp.json .vscode/tasks.json";
+
+        let output = stage.run(&["sh", "-c", script]);
+
+        assert_eq!(output.stdout.matches("the person's").count(), 3, "{output:?}");
+        assert!(!output.stdout.contains("evil"), "{output:?}");
+        for (before, name) in before.iter().zip(HELD) {
+            before.assert_same(&stage.at("work").join(name));
+        }
+    }
+
+    #[ignore = "open: a protected name that is a link is neither covered nor checked at the end of a run"]
+    fn adv_f05_d_a_protected_link_cannot_be_replaced(stage) {
+        stage.folder("work/settings-of-the-person", 0o755);
+        std::os::unix::fs::symlink("settings-of-the-person", stage.at("work/.claude")).unwrap();
+        let script = "rm .claude; mkdir .claude; echo evil > .claude/settings.json; true";
+
+        stage.run(&["sh", "-c", script]).assert_code(0);
+
+        assert!(fs::symlink_metadata(stage.at("work/.claude")).unwrap().is_symlink(), "the link was replaced");
+    }
+}

@@ -1,0 +1,1 @@
+//! Git turned against the host.

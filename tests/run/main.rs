@@ -1,0 +1,9 @@
+//! `palisade run` and the person's own files: the git boundary, and what a run may leave behind.
+//!
+//! Every test runs the real program on the real kernel, as root where the suite is root's, and as a user.
+
+mod commits;
+mod hostile;
+mod planted;
+mod room;
+mod worktrees;

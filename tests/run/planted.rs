@@ -1,0 +1,1 @@
+//! Control files at any depth.

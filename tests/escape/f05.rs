@@ -12,8 +12,9 @@ fn fixture(stage: &Stage) {
         let path = stage.file(&format!("work/{name}"), "the person's\n");
         fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     }
-    stage.folder("work/own/settings", 0o755);
     stage.file("work/own/settings.json", "evil\n");
+    stage.file("work/own/settings/deep", "evil\n");
+    stage.settle();
 }
 
 /// Each line is a way to get a protected name out of the way, or its content changed.
@@ -70,6 +71,7 @@ both! {
         stage.file("work/.palisade/profile.toml", "protect = [\"ci/deploy/\", \"tools/run.sh\"]\n");
         stage.file("work/tools/run.sh", "the person's\n");
         stage.file("work/tools/other.sh", "free\n");
+        stage.settle();
         let before = Snapshot::of(&stage.at("work/tools/run.sh"));
         let script = r#"
             try() { name=$1; shift; "$@" 2>/dev/null && echo "$name: ok" || echo "$name: refused"; }
@@ -102,12 +104,17 @@ both! {
         for (before, name) in before.iter().zip(HELD) {
             before.assert_same(&stage.at("work").join(name));
         }
+        // Some file systems hold capitals equal: the other spellings do not stay either.
+        for name in [".CLAUDE", ".Mcp.json", ".Vscode"] {
+            assert!(!stage.at("work").join(name).exists(), "{name} stayed");
+        }
     }
 
     #[ignore = "open: a protected name that is a link is neither covered nor checked at the end of a run"]
     fn adv_f05_d_a_protected_link_cannot_be_replaced(stage) {
         stage.folder("work/settings-of-the-person", 0o755);
         std::os::unix::fs::symlink("settings-of-the-person", stage.at("work/.claude")).unwrap();
+        stage.settle();
         let script = "rm .claude; mkdir .claude; echo evil > .claude/settings.json; true";
 
         stage.run(&["sh", "-c", script]).assert_code(0);

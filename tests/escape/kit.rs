@@ -202,6 +202,22 @@ impl Stage {
         self.at(name)
     }
 
+    /// Waits until what was put on the stage is older than the start of a run that begins now. The end of a run
+    /// cannot tell what was made in the same tick of the clock from what was made in the run.
+    pub(crate) fn settle(&self) {
+        let mark = self.file("outside/.clock", "");
+        let then = fs::metadata(&mark).unwrap().ctime_nsec();
+        let until = Instant::now() + LONGEST;
+        let mut ticks = 0;
+        while ticks < 8 {
+            assert!(Instant::now() < until, "the clock stands still");
+            fs::write(&mark, "").unwrap();
+            let now = fs::metadata(&mark).unwrap().ctime_nsec();
+            ticks = (now - then).rem_euclid(1_000_000_000) / 4_000_000;
+        }
+        fs::remove_file(mark).unwrap();
+    }
+
     /// A program as the stage's user, in the worktree, with nothing of the tests' environment.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -368,6 +384,52 @@ pub(crate) fn processes_with(text: &str) -> Vec<u32> {
         line.windows(text.len()).any(|part| part == text.as_bytes())
     };
     numbers.filter(has).collect()
+}
+
+/// A sandbox as the host sees it: its processes, and the control groups that they are in.
+pub(crate) struct Tree {
+    pub(crate) pids: Vec<u32>,
+    groups: std::collections::BTreeSet<PathBuf>,
+}
+
+impl Tree {
+    /// All with this text on their command line, the launcher too.
+    pub(crate) fn with(text: &str) -> Self {
+        let pids = processes_with(text);
+        let mut groups = std::collections::BTreeSet::new();
+        for pid in &pids {
+            let lines = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+            for line in lines.lines().filter(|line| line.contains("/palisade-run_")) {
+                let (controllers, place) = line.split_once(':').unwrap().1.split_once(':').unwrap();
+                let roots = [format!("/sys/fs/cgroup/{controllers}"), "/sys/fs/cgroup/unified".into(), "/sys/fs/cgroup".into()];
+                let found = roots.iter().map(|root| PathBuf::from(format!("{root}{place}"))).find(|path| path.is_dir());
+                groups.extend(found);
+            }
+        }
+        Self { pids, groups }
+    }
+
+    /// Everyone but this one ends in this time.
+    pub(crate) fn assert_gone(&self, except: u32, time: Duration) {
+        let until = Instant::now() + time;
+        for pid in self.pids.iter().filter(|pid| **pid != except) {
+            assert!(ends_within(*pid, until.saturating_duration_since(Instant::now())), "{pid} is left");
+        }
+    }
+
+    /// The control groups that are still there.
+    pub(crate) fn groups_left(&self) -> Vec<&PathBuf> {
+        self.groups.iter().filter(|path| path.is_dir()).collect()
+    }
+}
+
+impl Drop for Tree {
+    /// A launcher that was killed removes no groups: the test does not leave them to the host.
+    fn drop(&mut self) {
+        for path in &self.groups {
+            let _ = fs::remove_dir(path);
+        }
+    }
 }
 
 /// What is there of a place: names, bytes, modes, owners, times, attributes.

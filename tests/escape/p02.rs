@@ -2,8 +2,7 @@
 
 use crate::kit::both;
 
-const WAYS: [&str; 8] =
-    ["attach", "seize", "read memory", "write memory", "compare", "take descriptor", "open memory", "limit"];
+const WAYS: [&str; 7] = ["attach", "seize", "read memory", "write memory", "compare", "take descriptor", "open memory"];
 
 both! {
     fn adv_p02_a_nobody_inside_looks_into_process_1_or_the_host(stage) {

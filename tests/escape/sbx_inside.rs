@@ -30,7 +30,7 @@ const GOLDEN: [&str; 12] = [
     "/dev/null rw,nosuid,noexec host",
     "/dev/pts rw,nosuid,noexec devpts",
     "/dev/random rw,nosuid,noexec host",
-    "/dev/shm rw,nosuid,nodev,noexec tmpfs",
+    "/dev/shm rw,nosuid,nodev tmpfs",
     "/dev/tty rw,nosuid,noexec host",
     "/dev/urandom rw,nosuid,noexec host",
     "/dev/zero rw,nosuid,noexec host",
@@ -117,7 +117,7 @@ both! {
         let user = if stage.who == Who::Root { 1000 } else { stage.user };
         let same = format!(
             "Uid={user} CapInh={NONE} CapPrm={NONE} CapEff={NONE} CapBnd={NONE} CapAmb={NONE} NoNewPrivs=1 Seccomp=2 \
-             env=HOME,LOGNAME,PALISADE,PATH,PWD,SHELL,TMPDIR,USER"
+             env=GIT_CONFIG_SYSTEM,HOME,LOGNAME,PALISADE,PATH,PWD,SHELL,TMPDIR,USER"
         );
         for (who, facts) in &report.0 {
             assert_eq!(*facts, same, "{who}");
@@ -132,10 +132,11 @@ both! {
         let mut run = run.stdout(std::process::Stdio::piped()).spawn().unwrap();
         assert_eq!(crate::kit::read_line(&mut run), "up");
 
-        let tree = crate::kit::processes_with(&token);
+        let tree = crate::kit::Tree::with(&token);
 
         let launcher = run.id();
-        for pid in tree.iter().filter(|pid| **pid != launcher) {
+        assert!(tree.pids.len() >= 6, "{:?}", tree.pids);
+        for pid in tree.pids.iter().filter(|pid| **pid != launcher) {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
             let uid = status.lines().find(|line| line.starts_with("Uid:")).unwrap();
             assert!(uid.split_whitespace().skip(1).all(|id| id != "0"), "{uid}");
@@ -143,6 +144,7 @@ both! {
         }
         run.kill().unwrap();
         run.wait().unwrap();
+        tree.assert_gone(launcher, std::time::Duration::from_secs(5));
     }
 
     fn sbx_05_a_of_fifty_descriptors_three_go_in(stage) {

@@ -33,6 +33,13 @@ impl Terminal {
         tcsetwinsize(&self.near, size).unwrap();
     }
 
+    /// What is typed does not show.
+    pub(crate) fn silence(&self) {
+        let mut silent = tcgetattr(&self.far).unwrap();
+        silent.local_modes.remove(rustix::termios::LocalModes::ECHO);
+        rustix::termios::tcsetattr(&self.far, rustix::termios::OptionalActions::Now, &silent).unwrap();
+    }
+
     /// How it is set, as one text.
     pub(crate) fn settings(&self) -> String {
         let found = tcgetattr(&self.far).unwrap();

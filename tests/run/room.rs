@@ -162,9 +162,9 @@ impl Room {
         Said::of(&self.palisade(directory, options, script).output().unwrap())
     }
 
-    /// Starts a script that says `ready` by a file and goes on when there is a file `go`.
+    /// Starts a script that then says `ready` by a file and ends when there is a file `go`.
     pub fn while_running(&self, script: &str, meanwhile: impl FnOnce()) -> Said {
-        let script = format!("touch ready; while [ ! -e go ]; do sleep 0.02; done; rm ready go; {script}");
+        let script = format!("{script}; touch ready; while [ ! -e go ]; do sleep 0.02; done; rm ready go");
         let mut command = self.palisade(&self.project, &[], &script);
         let child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);

@@ -47,6 +47,28 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 sandboxes can be made; 1 something required is missing, or an attack got through.
     Doctor(DoctorArgs),
+    /// Open a shell in a sandbox of its own, or in one that is at work
+    Shell(ShellArgs),
+    /// Show what is running
+    Ps,
+    /// Stop a run: its command is asked to end, and after five seconds everything is ended
+    Stop {
+        /// The run (run_…); the only one if none is named
+        run: Option<String>,
+        /// Do not wait for the command
+        #[arg(long)]
+        now: bool,
+    },
+    /// Let every process of a run stand still
+    Freeze {
+        /// The run (run_…); the only one if none is named
+        run: Option<String>,
+    },
+    /// Let a run that stands still go on
+    Thaw {
+        /// The run (run_…); the only one if none is named
+        run: Option<String>,
+    },
     /// What really held in a run of `palisade run`
     #[command(subcommand)]
     Receipt(ReceiptCommand),
@@ -242,6 +264,27 @@ pub(crate) struct DoctorArgs {
     /// The shape of the sandbox that is attacked
     #[arg(long, default_value = "dev", value_name = "NAME", requires = "self_test")]
     pub(crate) profile: String,
+}
+
+/// Which sandbox a shell is opened in.
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    /// The shape of the sandbox
+    #[arg(long, default_value = "dev", value_name = "NAME")]
+    pub(crate) profile: String,
+    /// Keep every change in a layer of its own
+    #[arg(long)]
+    pub(crate) overlay: bool,
+    /// Join this run, or the only one there is
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["profile", "overlay"])]
+    pub(crate) join: Option<String>,
+}
+
+impl ShellArgs {
+    /// The same for `run`, without a command.
+    pub(crate) fn run_args(self) -> RunArgs {
+        RunArgs { profile: self.profile, overlay: self.overlay, ..RunArgs::default() }
+    }
 }
 
 #[derive(Debug, Subcommand)]

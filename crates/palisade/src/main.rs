@@ -28,6 +28,9 @@ fn main() -> ExitCode {
         Ok(cli::Cli { config, json, command: cli::Command::Run(args), .. }) => {
             commands::run::run(config.as_deref(), json, args)
         }
+        Ok(cli::Cli { config, json, command: cli::Command::Shell(args), .. }) => {
+            commands::live::shell(config.as_deref(), json, args)
+        }
         Ok(cli) => {
             let place = cli.place();
             let outcome = commands::carry_out(cli);

@@ -185,7 +185,11 @@ fn watch(command: usize) -> ! {
                 Some((b'S', signal)) => kill((command as isize).wrapping_neg() as usize, signal as usize),
                 Some((b'K', _)) => kill(usize::MAX, SIGKILL),
                 Some(_) => {}
-                None => exit(0),
+                None => {
+                    // As process 1 this ends everyone; one that joined takes its own command along.
+                    kill((command as isize).wrapping_neg() as usize, SIGKILL);
+                    exit(0)
+                }
             }
         }
     }

@@ -86,6 +86,23 @@ pub(crate) fn no_namespaces(error: i32) -> Remedy {
     Clues::read().blame(Wall::UserNamespaces, error)
 }
 
+/// Why a launcher's own preparation failed.
+pub(crate) fn unprepared(what: &str, error: &std::io::Error) -> String {
+    let wall = match what {
+        "owners" => Wall::UserNamespaces,
+        "mounts" => Wall::Mounts,
+        "layers" => Wall::Overlay,
+        "process 1" => Wall::Init,
+        _ => return format!("{what}: {error}"),
+    };
+    format!("{what}: {}", Clues::read().blame(wall, error.raw_os_error().unwrap_or(0)))
+}
+
+/// Why limits that the profile requires cannot be set.
+pub(crate) fn no_groups() -> Remedy {
+    Clues::read().blame(Wall::ControlGroups, 0)
+}
+
 /// Why there is no Landlock.
 pub(crate) fn no_landlock() -> Remedy {
     Clues::read().blame(Wall::Landlock, crate::sys::probe::landlock().err().unwrap_or(0))
@@ -100,8 +117,9 @@ pub(crate) fn remedy(step: Step, what: &str, error: i32) -> Remedy {
         Step::Mount if what == "/proc" => Wall::Processes,
         Step::Root | Step::Mount => Wall::Mounts,
         Step::Terminal => Wall::Terminal,
-        Step::Limits => Wall::ControlGroups,
-        Step::Privileges => Wall::Privileges,
+        Step::Limits if what == "control group namespace" => Wall::Namespace("cgroup"),
+        Step::Limits if what == "control group" => Wall::ControlGroups,
+        Step::Privileges | Step::Limits => Wall::Privileges,
         Step::Landlock => Wall::Landlock,
         Step::Seccomp => Wall::Seccomp,
         Step::Init | Step::Command | Step::Directory => Wall::Init,

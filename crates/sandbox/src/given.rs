@@ -119,7 +119,8 @@ impl Spec {
         }
         let base = caller.environment.get(OsStr::new("XDG_CONFIG_HOME")).map(OsString::as_os_str);
         let own = repo::own_settings(&caller.home, base, repository.as_ref());
-        spec = spec.file("/etc/gitconfig", repo::settings(&own));
+        // By name too: a git under /usr/local has its settings elsewhere.
+        spec = spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
         let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
         Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch })
     }

@@ -26,6 +26,13 @@ pub(crate) struct Wanted {
     pub(crate) cpu: Option<u64>,
 }
 
+impl Wanted {
+    /// How many limits there are to be.
+    pub(crate) fn count(&self) -> usize {
+        [self.memory, self.pids, self.cpu].iter().flatten().count()
+    }
+}
+
 /// A limit that holds, with the number that the kernel gave back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Enforced {
@@ -113,6 +120,26 @@ impl Groups {
                 (None, None) => {}
             }
         }
+    }
+
+    /// Enters the groups of this name, wherever there are some; slow, and for one process only.
+    pub(crate) fn enter(name: &str) -> io::Result<()> {
+        let own = fs::read_to_string("/proc/self/cgroup")?;
+        let unified = unified_root();
+        for line in own.lines() {
+            let Some((controllers, place)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':')) else { continue };
+            let place = place.trim_start_matches('/');
+            let tree = match (controllers.is_empty(), &unified) {
+                (true, Some(root)) => root.clone(),
+                (true, None) => continue,
+                (false, _) => Path::new(TREE).join(controllers),
+            };
+            let found = Path::new(place).ancestors().map(|above| tree.join(above).join(name)).find(|path| path.is_dir());
+            if let Some(folder) = found {
+                fs::write(folder.join("cgroup.procs"), "0")?;
+            }
+        }
+        Ok(())
     }
 
     /// How they are called.

@@ -102,6 +102,9 @@ pub(crate) fn begin(identity: &Identity, line: &Line, groups: &[OwnedFd]) -> Res
     // Out of the caller's session: its terminal is not ours, and its signals do not reach us.
     rustix::process::setsid().at(Step::Owners, "session")?;
     own(identity, line)?;
+    // A change of the user forgets whose end is ours.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .at(Step::Owners, "parent")?;
     enter_groups(groups)?;
     sys::process::name_host(HOST_NAME).at(Step::Host, "host name")?;
     sys::net::raise_loopback().at(Step::Loopback, "lo")?;
@@ -110,8 +113,30 @@ pub(crate) fn begin(identity: &Identity, line: &Line, groups: &[OwnedFd]) -> Res
 
 /// The rest, up to process 1.
 pub(crate) fn finish(given: &mut Given<'_>, root: Root) -> Result<std::convert::Infallible, Broken> {
+    root.complete(given.plan, std::mem::take(&mut given.opened))?;
+    dress(given)
+}
+
+/// In a sandbox that stands already: the same person, the same walls, another command.
+pub(crate) fn join(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
+    sys::process::reset_signals();
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .at(Step::Owners, "parent")?;
+    rustix::process::setsid().at(Step::Owners, "session")?;
+    let identity = &given.plan.identity;
+    if identity.owns.is_some() {
+        sys::process::no_groups().at(Step::Owners, "groups")?;
+        sys::process::become_user(identity.user, identity.group).at(Step::Owners, "user")?;
+        // A change of the user forgets whose end is ours.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+            .at(Step::Owners, "parent")?;
+    }
+    dress(given)
+}
+
+/// Everything that is done inside the root: terminal, limits, descriptors, then no privilege and both walls.
+fn dress(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
     let plan = given.plan;
-    root.complete(plan, std::mem::take(&mut given.opened))?;
     let terminal = if given.standard.iter().any(Option::is_none) { Some(terminal(given)?) } else { None };
     limit(plan)?;
     let path = find(plan)?;
@@ -120,6 +145,8 @@ pub(crate) fn finish(given: &mut Given<'_>, root: Root) -> Result<std::convert::
     let environment: Vec<CString> =
         plan.environment.iter().filter_map(|text| CString::new(text.as_bytes()).ok()).collect();
     let init = descriptors(given, terminal.as_ref())?;
+    // The number it had is closed; what breaks from here on is told on the one that process 1 will have.
+    std::mem::forget(std::mem::replace(&mut given.line, Line::of(sys::process::adopt(3))));
     give_up()?;
     if plan.has(Part::NoNewPrivs) || plan.has(Part::Landlock) || plan.has(Part::Seccomp) {
         rustix::thread::set_no_new_privs(true).at(Step::Privileges, "no_new_privs")?;

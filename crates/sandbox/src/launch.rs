@@ -36,6 +36,9 @@ pub enum LaunchError {
     /// The kernel refused new namespaces.
     #[error("{}", crate::doctor::no_namespaces(.0.raw_os_error().unwrap_or(0)))]
     Namespaces(#[source] io::Error),
+    /// Limits that count all processes together are required and cannot be set.
+    #[error("{}", crate::doctor::no_groups())]
+    Groups,
     /// A step inside failed.
     #[error("{}", .0.told())]
     Inside(Refused),
@@ -43,7 +46,7 @@ pub enum LaunchError {
     #[error("the sandbox went away while it was being made: {0}")]
     Line(#[source] io::Error),
     /// The launcher's own preparations failed.
-    #[error("{0}: {1}")]
+    #[error("{}", crate::doctor::unprepared(.0, .1))]
     Prepare(&'static str, #[source] io::Error),
 }
 
@@ -132,6 +135,14 @@ pub struct Held {
     pub(crate) groups: Groups,
 }
 
+impl Held {
+    /// What was left out on purpose, for the receipt; empty in the normal case.
+    #[must_use]
+    pub fn left_out(&self) -> &[crate::Part] {
+        self.plan.left_out()
+    }
+}
+
 impl Plan {
     /// Makes the sandbox, up to the moment before the command.
     ///
@@ -146,6 +157,9 @@ impl Plan {
         let opened = opened(&self, owners.as_ref())?;
         let mut groups = Groups::new(&format!("palisade-{}", self.run), self.together);
         groups.limit(self.together);
+        if self.requires_groups && groups.enforced.len() < self.together.count() {
+            return Err(LaunchError::Groups);
+        }
         let tasks = std::mem::take(&mut groups.tasks);
         let (near, far) = Line::pair().map_err(LaunchError::Line)?;
         let inside = standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
@@ -205,7 +219,6 @@ pub(crate) fn sealed_init() -> io::Result<OwnedFd> {
 /// Opens, as the host's root, what the inside could not open as a mere user, with its owners changed.
 pub(crate) fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<FromHost>>, LaunchError> {
     let Some(owners) = owners else { return Ok(None) };
-    plan.give_layers().map_err(|error| LaunchError::Prepare("layers", error))?;
     let open = |mount| root::from_host(mount, Some(owners.namespace.as_fd()));
     let all: io::Result<Vec<_>> = plan.own_mounts().map(open).collect();
     all.map(Some).map_err(|error| LaunchError::Prepare("mounts", error))

@@ -8,11 +8,14 @@
 pub mod changes;
 pub mod doctor;
 mod ending;
+mod control;
 mod files;
 mod filter;
+mod freeze;
 mod given;
 mod groups;
 mod inside;
+mod join;
 mod launch;
 mod line;
 mod measure;
@@ -31,6 +34,7 @@ mod wall;
 mod worktree;
 
 pub use ending::{Ending, Fate, Finding, Watch};
+pub use control::{Ask, Control, Said};
 pub use filter::{Filter, Instruction, Listed, Tracing, allowed, name_of, why_refused};
 pub use given::{Caller, Prepared};
 pub use launch::{Held, LaunchError, Refused};

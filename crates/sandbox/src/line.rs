@@ -67,6 +67,11 @@ impl Line {
         Ok((Self(near), Self(far)))
     }
 
+    /// An end that is known by its descriptor.
+    pub(crate) fn of(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
     /// The same end once more.
     pub(crate) fn again(&self) -> rustix::io::Result<Self> {
         rustix::io::fcntl_dupfd_cloexec(&self.0, 3).map(Self)

@@ -202,19 +202,6 @@ impl Plan {
         self.mounts.iter().filter(|mount| !mount.base)
     }
 
-    /// Gives the directories of private layers to the user of the sandbox, who mounts them; needs root.
-    pub(crate) fn give_layers(&self) -> std::io::Result<()> {
-        use rustix::fs::{AtFlags, CWD, Gid, Uid, chownat};
-        let (user, group) = (Uid::from_raw(self.identity.host_user), Gid::from_raw(self.identity.host_group));
-        for mount in &self.mounts {
-            if let Source::Layer(layer) = &mount.source {
-                chownat(CWD, &layer.changes, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
-                chownat(CWD, &layer.work, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn has(&self, part: Part) -> bool {
         !self.left_out.contains(&part)
     }

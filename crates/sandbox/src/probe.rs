@@ -54,7 +54,7 @@ pub enum SelfTestError {
     )]
     Through(Vec<Probed>),
     /// The trial could not be made.
-    #[error("the self-test could not start a sandbox: {0}")]
+    #[error(transparent)]
     Launch(#[from] LaunchError),
     /// A file could not be used.
     #[error("self-test: {0}: {1}")]

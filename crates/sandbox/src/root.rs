@@ -18,7 +18,7 @@ use rustix::mount::{
 
 use crate::files;
 use crate::inside::{At as _, Broken, Step};
-use crate::plan::{Mount, Plan, Source};
+use crate::plan::{Layer, Mount, Plan, Source};
 use crate::sys::{self, Attributes};
 
 /// A new file system of this kind, with options, as a mount that is nowhere yet.
@@ -113,14 +113,22 @@ impl Root {
 
     fn mount(&self, mount: &Mount, from: FromHost) -> Result<(), Broken> {
         let root = self.0.as_fd();
-        let tree = match from {
-            FromHost::Tree(tree) => Ok(tree),
-            FromHost::Layer(stubs, changes, work) => layer(mount, root, stubs.as_ref(), &changes, &work),
-            FromHost::None => made(mount, root),
+        let tree = match (&mount.source, from) {
+            (Source::Layer(of), FromHost::Tree(room)) => in_room(mount, of, root, &room),
+            (_, from) => self.other(mount, from),
         };
         let tree = tree.at(Step::Mount, &mount.at)?;
         let target = target(root, mount, tree.as_fd()).at(Step::Mount, &mount.at)?;
         put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)
+    }
+
+    fn other(&self, mount: &Mount, from: FromHost) -> io::Result<OwnedFd> {
+        let root = self.0.as_fd();
+        match from {
+            FromHost::Tree(tree) => Ok(tree),
+            FromHost::Layer(stubs, changes, work) => layer(mount, root, stubs.as_ref(), &changes, &work),
+            FromHost::None => made(mount, root),
+        }
     }
 }
 
@@ -149,17 +157,39 @@ pub(crate) enum FromHost {
 
 /// Opens what a mount needs of the host.
 pub(crate) fn from_host(mount: &Mount, owners: Option<BorrowedFd<'_>>) -> io::Result<FromHost> {
-    let open = |path: &Path| {
-        rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-    };
     match &mount.source {
         Source::Host(path) => copy(mount, path, owners).map(FromHost::Tree),
+        // The folder that its directories are in: overlayfs takes only what is mounted in its own namespace, and the
+        // host's root opens this in another one.
         Source::Layer(layer) => {
-            let stubs = layer.stubs.as_deref().map(open).transpose()?;
-            Ok(FromHost::Layer(stubs, open(&layer.changes)?, open(&layer.work)?))
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let room = layer.changes.parent().unwrap_or(&layer.changes);
+            let room = rustix::mount::open_tree(CWD, room, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?;
+            let set = sys::NO_SUID | sys::NO_DEVICES;
+            sys::set_attributes(room.as_fd(), Attributes { set, private: true, ..Attributes::default() })?;
+            Ok(FromHost::Tree(room))
         }
         Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing => Ok(FromHost::None),
     }
+}
+
+/// Where the folder of a layer is mounted while the layer is made.
+const ROOM: &str = "/.layer";
+
+/// A layer, from the folder that its directories are in.
+fn in_room(mount: &Mount, of: &Layer, root: BorrowedFd<'_>, room: &OwnedFd) -> io::Result<OwnedFd> {
+    folders(root, Path::new(ROOM))?;
+    put(room, beneath(root, Path::new(ROOM))?.as_fd(), Path::new(""))?;
+    let open = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        rustix::fs::openat(room, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    };
+    let stubs = of.stubs.as_deref().map(open).transpose()?;
+    let made = layer(mount, root, stubs.as_ref(), &open(&of.changes)?, &open(&of.work)?)?;
+    // The layer holds them by itself; nothing of the folder stays in sight.
+    rustix::mount::unmount(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(room)), UnmountFlags::DETACH)?;
+    rustix::fs::unlinkat(root, relative(Path::new(ROOM)), rustix::fs::AtFlags::REMOVEDIR)?;
+    Ok(made)
 }
 
 /// A layer over what is mounted at its place.

@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, Winsize};
 
+use crate::control::{Ask, Control, Said};
+use crate::freeze;
 use crate::groups::Groups;
 use crate::launch::{Held, LaunchError, Tree};
 use crate::line::{Line, Word};
+use crate::plan::Plan;
 use crate::standard::{Kind, Standard};
 use crate::sys::process::{stop_here, told_of};
 
@@ -71,6 +74,10 @@ pub struct Running {
     /// Bytes that the sandbox's terminal, or its standard input, has not taken yet.
     pending: Vec<u8>,
     input_ended: bool,
+    /// Where others ask.
+    control: Option<Control>,
+    plan: Plan,
+    frozen: Option<&'static str>,
     killed_at: Option<Instant>,
     ended: Option<Ended>,
 }
@@ -120,7 +127,6 @@ impl Held {
     /// When the sandbox is gone, or the terminal cannot be used.
     pub fn go(self) -> Result<Running, LaunchError> {
         let Self { plan, tree, line, standard, terminal, groups } = self;
-        drop(plan);
         let prepare = |error| LaunchError::Prepare("terminal", error);
         let watched = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
         let signals = told_of(&watched).map_err(|error| LaunchError::Prepare("signals", error))?;
@@ -148,6 +154,9 @@ impl Held {
             signals,
             pending: Vec::new(),
             input_ended: false,
+            control: None,
+            plan,
+            frozen: None,
             killed_at: None,
             ended: None,
         })
@@ -163,6 +172,7 @@ enum On {
     Terminal,
     CarriedOut(usize),
     CarrierIn,
+    Control,
     End,
 }
 
@@ -171,6 +181,13 @@ impl Running {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.tree.pid.as_raw_pid()
+    }
+
+    /// Lets others of the same user ask this run to stand still, to end, or how it is made.
+    #[must_use]
+    pub fn controlled_by(mut self, control: Control) -> Self {
+        self.control = Some(control);
+        self
     }
 
     /// Waits for the end of the command and of everything that it left behind.
@@ -197,6 +214,7 @@ impl Running {
                     On::Terminal => self.move_terminal(),
                     On::CarriedOut(number) => self.carry_out(number),
                     On::CarrierIn => self.give_input(),
+                    On::Control => self.asked(),
                     On::End => gone_at = Some(Instant::now()),
                 }
             }
@@ -216,6 +234,9 @@ impl Running {
         if alive {
             what.push((On::Line, self.line.as_fd(), PollFlags::IN));
             what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
+            if let Some(control) = &self.control {
+                what.push((On::Control, control.as_fd(), PollFlags::IN));
+            }
         }
         let [input, ..] = &self.standard.host;
         let takes_input = match self.standard.kinds[0] {
@@ -254,6 +275,43 @@ impl Running {
         }
         let found = what.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
         Ok(found.map(|((on, ..), _)| *on).collect())
+    }
+
+    /// Does what somebody else asks.
+    fn asked(&mut self) {
+        let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
+        let mut why = None;
+        let mut freeze = |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
+            Ok(by) => running.frozen = frozen.then_some(by),
+            Err(error) => why = Some(error.to_string()),
+        };
+        match ask {
+            Ask::Tell | Ask::Plan => {}
+            Ask::Freeze => freeze(self, true),
+            Ask::Thaw => freeze(self, false),
+            Ask::Stop => {
+                // What stands still cannot end by itself.
+                if self.frozen.is_some() {
+                    freeze(self, false);
+                }
+                let _ = self.line.signal(u8::try_from(libc::SIGTERM).unwrap_or(15));
+                self.killed_at.get_or_insert(Instant::now() + GRACE);
+            }
+            Ask::Kill => {
+                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+            }
+        }
+        let command: Vec<_> = self.plan.command.iter().map(|word| word.to_string_lossy()).collect();
+        let said = Said {
+            done: why.is_none(),
+            pid: self.pid(),
+            command: command.join(" "),
+            frozen: self.frozen.is_some(),
+            by: self.frozen.unwrap_or_default().to_owned(),
+            why,
+            plan: (ask == Ask::Plan).then(|| Box::new(self.plan.clone())),
+        };
+        Control::answer(&peer, &said);
     }
 
     fn heard(&mut self) -> io::Result<()> {

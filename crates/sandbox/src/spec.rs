@@ -152,7 +152,9 @@ impl Spec {
     /// Leaves a part out because a person said so: what is missing is then no reason to refuse.
     #[must_use]
     pub fn without(mut self, part: Part) -> Self {
-        self.left_out.push(part);
+        if !self.left_out.contains(&part) {
+            self.left_out.push(part);
+        }
         self
     }
 
@@ -181,6 +183,7 @@ impl Spec {
             ("PATH", "/usr/bin:/bin"),
             ("LC_ALL", "C"),
             ("TMPDIR", "/tmp"),
+            ("GIT_CONFIG_SYSTEM", "/etc/gitconfig"),
             ("GIT_CONFIG_GLOBAL", "/dev/null"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ];

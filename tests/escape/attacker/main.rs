@@ -131,7 +131,7 @@ fn main() {
         "linger" => processes::linger(word(1)),
         "crowd" => processes::crowd(word(1)),
         "seek" => processes::seek(&words[1..]),
-        "terminal" => terminal::type_for_others(),
+        "terminal" => terminal::type_for_others(word(1) == "own"),
         "window" => terminal::window(),
         other => {
             eprintln!("attacker: there is no attack `{other}`");

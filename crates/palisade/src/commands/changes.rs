@@ -53,7 +53,7 @@ impl Begun {
                 return Value::Null;
             }
         };
-        let count = changes.iter().filter(|change| !show::is_directory(change)).count();
+        let count = show::count(&changes);
         if changes.is_empty() {
             // There is nothing to look at, and nothing to list.
             let _ = kept.forget();

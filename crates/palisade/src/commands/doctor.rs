@@ -107,10 +107,10 @@ fn attacked(home: &Home, profile: &str) -> Result<(Value, String, usize), Failur
     let took = begun.elapsed();
     drop(prepared.stubs);
     let through = probed.iter().filter(|probed| !probed.holds()).count();
-    let rows: Vec<Vec<String>> = probed.iter().map(|probed| vec![word(probed), probed.name.to_owned()]).collect();
+    let rows: Vec<Vec<String>> = probed.iter().map(|probed| vec![probed.name.to_owned(), word(probed)]).collect();
     let text = format!(
         "\n{}{} attacks on `{}`, {through} got through, in {} ms\n",
-        table(&["", "ATTACK"], &rows),
+        table(&["ATTACK", "OUTCOME"], &rows),
         probed.len(),
         args.profile,
         took.as_millis()
@@ -163,27 +163,30 @@ pub(crate) fn answer() -> ExitCode {
     }
 }
 
-fn part(layer: Degradable) -> (Part, Layer) {
-    match layer {
-        Degradable::Landlock => (Part::Landlock, Layer::Landlock),
-        Degradable::Seccomp => (Part::Seccomp, Layer::Seccomp),
-    }
-}
-
 /// Leaves out what the person named, and says so.
 pub(super) fn degraded(spec: Spec, allowed: &[Degradable]) -> Spec {
     let leave_out = |spec: Spec, layer: &Degradable| {
-        let (part, _) = part(*layer);
+        let part = match layer {
+            Degradable::Landlock => Part::Landlock,
+            Degradable::Seccomp => Part::Seccomp,
+        };
         output::tell(&format!("DEGRADED: {} is off because of --allow-degraded", part.word()));
         spec.without(part)
     };
     allowed.iter().fold(spec, leave_out)
 }
 
-/// The same, for the receipt.
-pub(super) fn degraded_on_record(allowed: &[Degradable]) -> Vec<Degraded> {
-    let reason = || "left out by --allow-degraded on the command line".to_owned();
-    allowed.iter().map(|layer| Degraded { layer: part(*layer).1, reason: reason() }).collect()
+/// What was left out, for the receipt.
+pub(super) fn degraded_on_record(left_out: &[Part]) -> Vec<Degraded> {
+    let on_record = |part: &Part| {
+        let layer = match part {
+            Part::Landlock => Layer::Landlock,
+            Part::Seccomp | Part::NoNewPrivs => Layer::Seccomp,
+            Part::ReadOnly => Layer::Mounts,
+        };
+        Degraded { layer, reason: "off because of --allow-degraded".into() }
+    };
+    left_out.iter().map(on_record).collect()
 }
 
 /// The same plan, once its shape has held against every attack.

@@ -8,6 +8,7 @@ mod ending;
 mod key;
 mod launch;
 mod ledger;
+pub(crate) mod live;
 mod pass;
 mod policy;
 mod profile;
@@ -31,6 +32,14 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
     let session = Session::new(cli.config, cli.url, cli.ca, cli.insecure_http, cli.totp);
     match cli.command {
         // It has an exit code of its own, so it never comes here.
+        Command::Shell(_) => Err(Failure::Usage("`shell` stands alone".into())),
+        Command::Ps => live::list(config.as_deref()),
+        Command::Stop { run, now } => {
+            let ask = if now { sandbox::Ask::Kill } else { sandbox::Ask::Stop };
+            live::tell(config.as_deref(), run.as_deref(), ask)
+        }
+        Command::Freeze { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Freeze),
+        Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
         Command::Doctor(args) => doctor::run(config.as_deref(), &args),
         Command::Receipt(command) => receipt::run(config.as_deref(), command),

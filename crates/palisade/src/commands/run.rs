@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use sandbox::profile::{
 use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
 };
-use sandbox::{Caller, Ended, Held, LaunchError, Spec, Standard};
+use sandbox::{Caller, Control, Ended, Held, LaunchError, Spec, Standard};
 use serde_json::json;
 
 use super::changes::Begun;
@@ -94,7 +94,9 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     };
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
-    let ended = held.go().map_err(refused).and_then(|running| running.wait().map_err(|error| broken(&error)));
+    let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
+    let ended = held.go().map_err(refused);
+    let ended = ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
     let duration = begun.elapsed();
     let ending = prepared.finish(&profile, &run);
     ending::tell(&ending);
@@ -110,9 +112,10 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     if json {
         let (commits, findings) = ending::value(&ending);
         let ended_by = word(ended);
+        let degraded: Vec<String> = args.allow_degraded.iter().map(|layer| crate::cli::word(*layer)).collect();
         output::report(&json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
-            "layer": layer,
+            "layer": layer, "degraded": degraded,
         }));
     }
     Ok(ExitCode::from(ended.code()))
@@ -123,7 +126,7 @@ fn broken(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// Who runs, as the user's own ledger knows them.
-fn who() -> String {
+pub(super) fn who() -> String {
     format!("uid:{}", rustix::process::getuid().as_raw())
 }
 
@@ -186,7 +189,7 @@ impl Asked<'_> {
             cwd: scrub(self.caller.directory.as_os_str()),
             worktree: Some(scrub(self.caller.worktree.as_os_str())),
             profile: self.profile(),
-            degraded: Vec::new(),
+            degraded: doctor::degraded_on_record(held.left_out()),
             facts: account.facts,
         };
         let sealed = receipt.seal(&record.receipt_key()).map_err(|error| broken(&error))?;
@@ -209,7 +212,7 @@ fn word(ended: Ended) -> &'static str {
     }
 }
 
-fn refused(error: LaunchError) -> Failure {
+pub(super) fn refused(error: LaunchError) -> Failure {
     let code = match &error {
         LaunchError::Inside(refused) if refused.is_no_command() => 127,
         LaunchError::Inside(refused) if refused.is_not_executable() => 126,
@@ -219,7 +222,7 @@ fn refused(error: LaunchError) -> Failure {
 }
 
 /// With `--json` standard output is for the one document: what the command prints goes to standard error.
-fn standard(json: bool) -> Result<Standard, Failure> {
+pub(super) fn standard(json: bool) -> Result<Standard, Failure> {
     let failed = |error: std::io::Error| Failure::Sandbox(format!("standard input and output: {error}"), 125);
     let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(failed);
     let (input, out, err) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
@@ -242,6 +245,12 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
         .mode(0o700)
         .create(&private_home)
         .map_err(Failure::file(&private_home))?;
+    if is_root {
+        // Inside, the owner of the worktree is the agent: the home must be theirs as well.
+        let owner = std::fs::metadata(&worktree).map_err(Failure::file(&worktree))?;
+        std::os::unix::fs::lchown(&private_home, Some(owner.uid()), Some(owner.gid()))
+            .map_err(Failure::file(&private_home))?;
+    }
     Ok(Caller {
         home: own,
         user: user.unwrap_or_else(|| "agent".into()),

@@ -149,13 +149,18 @@ impl Kept {
             before: &before,
             owner,
             #[cfg(test)]
-            lives: None,
+            lives: self.lives,
         };
         let done = carrier.carry().and_then(|()| {
             // One wait for the disk, before the journal says that all is done.
             let synced = rustix::fs::syncfs(host.fd()).map_err(io::Error::from);
             synced.and_then(|()| journal.reached(Progress::Done)).map_err(|error| (PathBuf::new(), error))
         });
+        #[cfg(test)]
+        if let (true, Err((path, error))) = (self.lives.is_some(), &done) {
+            // Killed: nobody is left to roll anything back.
+            return Err(ApplyError::Failed(path.clone(), io::Error::other(error.to_string())));
+        }
         if let Err((path, error)) = done {
             return Err(match undo::roll_back(&mut journal, &host, undo::Mode::CutOff) {
                 Ok(_) => ApplyError::Failed(path, error),

@@ -104,6 +104,9 @@ pub struct Kept {
     pub(super) folder: PathBuf,
     pub(super) record: Record,
     lock: Option<File>,
+    /// In tests: how many moments an apply lives.
+    #[cfg(test)]
+    pub(super) lives: Option<u32>,
 }
 
 impl Kept {
@@ -129,7 +132,7 @@ impl Kept {
         make(&layer.work, 0o700)?;
         layer.stubs.iter().try_for_each(|stubs| make(stubs, 0o755))?;
         record.save(run_folder).map_err(failed(run_folder))?;
-        Ok(Self { folder: run_folder.to_owned(), record, lock: Some(lock) })
+        Ok(Self { folder: run_folder.to_owned(), record, lock: Some(lock), #[cfg(test)] lives: None })
     }
 
     /// Takes a run, alone.
@@ -155,7 +158,7 @@ impl Kept {
     pub fn look(state: &Path, run: &RunId) -> Result<Self, RunError> {
         let folder = folder(state, run);
         match Record::load(&folder) {
-            Ok(record) => Ok(Self { folder, record, lock: None }),
+            Ok(record) => Ok(Self { folder, record, lock: None, #[cfg(test)] lives: None }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(run.as_str().to_owned())),
             Err(error) => Err(failed(&folder)(error)),
         }

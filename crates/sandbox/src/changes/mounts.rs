@@ -74,6 +74,9 @@ pub(crate) fn hand_over(layer: &Layer, identity: &Identity) -> io::Result<()> {
         return Ok(());
     }
     let own = |path: &Path| std::os::unix::fs::lchown(path, Some(identity.host_user), Some(identity.host_group));
+    // The folder around them is passed through; the one above it stays closed to everybody.
+    let room = layer.changes.parent().unwrap_or(&layer.changes);
+    std::fs::set_permissions(room, std::fs::Permissions::from_mode(0o711))?;
     own(&layer.changes)?;
     own(&layer.work)?;
     // They are ours and as deep as the names of control files.

@@ -161,7 +161,7 @@ impl Clues {
             }
             Wall::Overlay => self.overlay(error),
             Wall::ControlGroups => (
-                format!("no control group may be divided by this user ({said})"),
+                format!("limits by control groups are required, and this user may divide none ({said})"),
                 "start it as `systemd-run --user --scope -p Delegate=yes palisade run …`, or have an administrator \
                  delegate memory, pids, cpu and io to `user@.service`"
                     .into(),

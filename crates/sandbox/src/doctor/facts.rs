@@ -106,17 +106,19 @@ impl Facts {
         let mounts = then(there, &trial::mounts);
         let clues = Clues::read();
         let existing = existing(&places.state);
+        let writable = rustix::fs::access(&existing, rustix::fs::Access::WRITE_OK).is_ok();
+        let scratch = if writable { existing.clone() } else { std::env::temp_dir() };
         Self {
             user_namespaces,
             namespaces,
             mounts,
             processes: then(mounts.works(), &trial::processes),
             terminals: then(mounts.works(), &trial::terminals),
-            overlay: then(mounts.works(), &|| trial::overlay(&existing)),
+            overlay: then(mounts.works(), &|| trial::overlay(&scratch)),
             landlock: sys::probe::landlock(),
             filter: trial::filter(),
             no_new_privs: trial::no_new_privs(),
-            owners: clues.root.then(|| trial::other_owners(&existing)),
+            owners: clues.root.then(|| trial::other_owners(&scratch)),
             limits: limits(),
             free: rustix::fs::statvfs(&existing).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize)),
             directories: vec![directory("state", &places.state), directory("config", &places.config)],

@@ -16,8 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{PidfdFlags, Resource, Rlimit, Signal};
 
-/// Where the system keeps it, outside and inside.
-const PROGRAMS: [&str; 3] = ["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
+/// Where the system keeps it, outside and inside; in the order of most people's PATH, because an older git does not
+/// read every repository that a newer one made.
+const PROGRAMS: [&str; 3] = ["/usr/local/bin/git", "/usr/bin/git", "/bin/git"];
 
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -64,7 +65,12 @@ pub(crate) struct Said {
 
 /// Where the system's git is.
 pub(crate) fn program() -> Option<&'static str> {
-    PROGRAMS.into_iter().find(|path| Path::new(path).is_file())
+    let is_roots = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o002 == 0);
+    let is_safe = |path: &&str| {
+        let path = Path::new(path);
+        path.is_file() && is_roots(path) && path.parent().is_some_and(is_roots)
+    };
+    PROGRAMS.into_iter().find(is_safe)
 }
 
 impl Git {

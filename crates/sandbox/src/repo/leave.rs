@@ -38,7 +38,7 @@ pub enum TakeError {
     #[error("`.git` was replaced during the run")]
     Replaced,
     /// The host has no git of its own.
-    #[error("there is no git in /usr/bin; install it to take commits over")]
+    #[error("there is no git of the system in /usr/bin or /usr/local/bin; install it to take commits over")]
     NoGit,
     /// The second sandbox cannot be made.
     #[error(transparent)]

@@ -156,3 +156,17 @@ pub(crate) fn leave_groups() -> io::Result<()> {
     checked(unsafe { libc::unshare(libc::CLONE_NEWCGROUP) }.into())?;
     Ok(())
 }
+
+/// Enters every namespace of another process; the number space of processes is for children made afterwards.
+pub(crate) fn enter(process: BorrowedFd<'_>) -> io::Result<()> {
+    let all = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWNET
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    // SAFETY: no pointers; the caller has one thread.
+    checked(unsafe { libc::setns(process.as_raw_fd(), all) }.into())?;
+    Ok(())
+}

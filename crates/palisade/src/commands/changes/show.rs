@@ -3,6 +3,7 @@
 //! Invariants: names and contents are escaped (only line ends and tabs stay); no file is read beyond a bound, and
 //! comparing has a deadline, so a hostile file costs little. The whole passes the redactor on its way out.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,7 +27,9 @@ const DEADLINE: Duration = Duration::from_millis(500);
 /// What changed, for people and programs.
 pub(super) fn diff(kept: &Kept, changes: &[Change], rules: &Profile, stat: bool) -> Shown {
     let mut text = String::new();
-    for change in changes {
+    let moved: HashSet<&Path> = changes.iter().filter_map(old_name).collect();
+    // What only has another name now is told once.
+    for change in changes.iter().filter(|change| change.after.is_some() || !moved.contains(change.path.as_path())) {
         heading(change, rules, &mut text);
         if !stat && text.len() < MOST_TEXT {
             contents(kept, change, &mut text);
@@ -37,8 +40,9 @@ pub(super) fn diff(kept: &Kept, changes: &[Change], rules: &Profile, stat: bool)
     if changes.is_empty() {
         text.push_str("nothing changed\n");
     } else {
-        let files = changes.iter().filter(|change| !is_directory(change)).count();
-        let _ = writeln!(text, "{files} files changed, in {}", kept.record().run);
+        let files = count(changes);
+        let word = if files == 1 { "file" } else { "files" };
+        let _ = writeln!(text, "{files} {word} changed, in {}", kept.record().run);
     }
     let files: Vec<Value> = changes.iter().map(|change| for_programs(change, rules)).collect();
     let mut json = json!({
@@ -50,7 +54,20 @@ pub(super) fn diff(kept: &Kept, changes: &[Change], rules: &Profile, stat: bool)
     Shown::new(&json, text)
 }
 
-pub(super) fn is_directory(change: &Change) -> bool {
+fn old_name(change: &Change) -> Option<&Path> {
+    match &change.kind {
+        Kind::Renamed { from } => Some(from),
+        Kind::Added | Kind::Changed | Kind::Deleted | Kind::ModeChanged | Kind::TypeChanged => None,
+    }
+}
+
+/// How many files changed; one that was renamed counts once, directories do not.
+pub(super) fn count(changes: &[Change]) -> usize {
+    let files = changes.iter().filter(|change| !is_directory(change)).count();
+    files - changes.iter().filter(|change| old_name(change).is_some()).count().min(files)
+}
+
+fn is_directory(change: &Change) -> bool {
     change.after.or(change.before).is_some_and(|face| face.what == What::Directory)
 }
 
@@ -182,10 +199,7 @@ fn for_programs(change: &Change, rules: &Profile) -> Value {
     let face = |face: Option<Face>| {
         face.map(|face| json!({ "what": face.what.word(), "mode": format!("{:03o}", face.mode), "size": face.size }))
     };
-    let from = match &change.kind {
-        Kind::Renamed { from } => Some(escaped(from)),
-        Kind::Added | Kind::Changed | Kind::Deleted | Kind::ModeChanged | Kind::TypeChanged => None,
-    };
+    let from = old_name(change).map(escaped);
     json!({
         "path": escaped(&change.path),
         "kind": change.kind.word(),

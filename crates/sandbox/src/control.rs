@@ -1,0 +1,171 @@
+//! A run that is at work can be looked up, stopped where it is, and ended, by the same user, from elsewhere.
+//!
+//! Flow: the launcher of a run listens on `<live>/<run>.sock` -> [`Control::ask`] from another process. One packet
+//! each way. Invariants: the directory belongs to the user alone, so whoever reaches the socket may end the process
+//! anyway; a socket whose launcher is gone is removed by the next who looks. Not here: what a signal does
+//! ([`crate::running`]), who may ask in a daemon (`access`).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, connect,
+    listen, recv, send, socket_with,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+use crate::receipt::RunId;
+
+/// The longest packet: a plan.
+const MOST_BYTES: usize = 192 * 1024;
+
+/// What a run can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    /// Say who you are.
+    Tell,
+    /// Stand still.
+    Freeze,
+    /// Go on.
+    Thaw,
+    /// Ask the command to end; after a while everything is ended.
+    Stop,
+    /// End everything now.
+    Kill,
+    /// Say how the sandbox is made, for a process that joins it.
+    Plan,
+}
+
+/// What a run says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Said {
+    /// Whether it was done.
+    pub done: bool,
+    /// Process 1, as the host numbers it.
+    pub pid: i32,
+    /// The command.
+    pub command: String,
+    /// Whether it stands still.
+    pub frozen: bool,
+    /// By what it is frozen: a control group, or a signal to each process.
+    pub by: String,
+    /// Why it was not done.
+    pub why: Option<String>,
+    /// How the sandbox is made, if that was asked.
+    pub plan: Option<Box<Plan>>,
+}
+
+/// The launcher's end.
+#[derive(Debug)]
+pub struct Control {
+    socket: OwnedFd,
+    path: PathBuf,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn seqpacket() -> rustix::io::Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+}
+
+/// Paths of sockets are short in the kernel: what is too long is reached through its directory.
+fn address(folder: &OwnedFd, run: &RunId) -> rustix::io::Result<SocketAddrUnix> {
+    use std::os::fd::AsRawFd;
+    SocketAddrUnix::new(format!("/proc/self/fd/{}/{run}.sock", folder.as_raw_fd()))
+}
+
+fn opened(folder: &Path) -> io::Result<OwnedFd> {
+    let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    Ok(rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?)
+}
+
+impl Control {
+    /// Listens for a run, in a directory of the user's own.
+    ///
+    /// # Errors
+    /// When the directory or the socket cannot be made.
+    pub fn listen(folder: &Path, run: &RunId) -> io::Result<Self> {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let socket = seqpacket()?;
+        bind(&socket, &address(&opened(folder)?, run)?)?;
+        listen(&socket, 8)?;
+        Ok(Self { socket, path: folder.join(format!("{run}.sock")) })
+    }
+
+    pub(crate) fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// One question, if somebody is there with one.
+    pub(crate) fn question(&self) -> Option<(Ask, OwnedFd)> {
+        let peer = acceptfrom_with(&self.socket, SocketFlags::CLOEXEC).ok()?.0;
+        let timeout = Some(std::time::Duration::from_millis(200));
+        rustix::net::sockopt::set_socket_timeout(&peer, rustix::net::sockopt::Timeout::Recv, timeout).ok()?;
+        let mut bytes = [0u8; 64];
+        let (got, _) = recv(&peer, &mut bytes, RecvFlags::empty()).ok()?;
+        let ask = serde_json::from_slice(bytes.get(..got)?).ok()?;
+        Some((ask, peer))
+    }
+
+    pub(crate) fn answer(peer: &OwnedFd, said: &Said) {
+        if let Ok(bytes) = serde_json::to_vec(said) {
+            let _ = send(peer, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+    }
+
+    /// Asks a run from elsewhere; none if there is no such run at work.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn ask(folder: &Path, run: &RunId, ask: Ask) -> io::Result<Option<Said>> {
+        let Ok(opened) = opened(folder) else { return Ok(None) };
+        let socket = seqpacket()?;
+        match connect(&socket, &address(&opened, run)?) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(rustix::io::Errno::CONNREFUSED) => {
+                // Its launcher was killed; what it launched went with it.
+                let _ = std::fs::remove_file(folder.join(format!("{run}.sock")));
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let timeout = Some(std::time::Duration::from_secs(10));
+        rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, timeout)?;
+        send(&socket, &serde_json::to_vec(&ask)?, SendFlags::NOSIGNAL)?;
+        let mut bytes = vec![0u8; MOST_BYTES];
+        let (got, _) = recv(&socket, &mut bytes, RecvFlags::empty())?;
+        Ok(Some(serde_json::from_slice(bytes.get(..got).unwrap_or_default())?))
+    }
+
+    /// Every run at work.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn list(folder: &Path) -> io::Result<Vec<(RunId, Said)>> {
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<RunId>().ok());
+            if let Some(run) = run
+                && let Ok(Some(said)) = Self::ask(folder, &run, Ask::Tell)
+            {
+                found.push((run, said));
+            }
+        }
+        found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(found)
+    }
+}

@@ -7,9 +7,26 @@ use crate::kit::{Snapshot, Stage, Who, both};
 
 /// What Landlock governs.
 const GOVERNED: [&str; 20] = [
-    "write", "append", "truncate-open", "truncate-path", "reopen-path", "reopen-read", "create", "create-unnamed",
-    "mkdir", "symlink", "mkfifo", "mksocket", "link", "rename", "rename-folder", "rename-in", "rename-out", "exchange",
-    "unlink", "rmdir",
+    "write",
+    "append",
+    "truncate-open",
+    "truncate-path",
+    "reopen-path",
+    "reopen-read",
+    "create",
+    "create-unnamed",
+    "mkdir",
+    "symlink",
+    "mkfifo",
+    "mksocket",
+    "link",
+    "rename",
+    "rename-folder",
+    "rename-in",
+    "rename-out",
+    "exchange",
+    "unlink",
+    "rmdir",
 ];
 
 /// What is known to pass it; root's sandboxes do not own the files, so there the owner's check refuses.

@@ -4,12 +4,19 @@
 //! is row ADV-G05.
 
 use std::fs;
+use std::process::Stdio;
 
-use crate::kit::{Snapshot, both};
+use crate::kit::{Snapshot, Stage, both, finished, read_line};
 
 /// The files of the row, as one would write them.
-const PLANTED: [&str; 6] =
-    [".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", ".mcp.json", ".vscode/tasks.json", ".envrc"];
+const PLANTED: [&str; 6] = [
+    ".claude/settings.json",
+    ".codex/config.toml",
+    ".gemini/settings.json",
+    ".mcp.json",
+    ".vscode/tasks.json",
+    ".envrc",
+];
 
 /// Tries to plant each in several ways; says `ok` for each that is there afterwards with the attacker's bytes.
 fn script() -> String {
@@ -26,6 +33,26 @@ fn script() -> String {
         ));
     }
     script
+}
+
+/// Two runs in one worktree: the first ends, and with it go its stubs; then the second plants what it can.
+fn during_another_runs_end(stage: &Stage) -> String {
+    let start = |script: &str| {
+        let mut run = stage.palisade(&[], &["sh", "-c", script]);
+        run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut run = run.spawn().unwrap();
+        assert_eq!(read_line(&mut run), "up");
+        run
+    };
+    let mut first = start("echo up; read line");
+    let mut second = start(
+        "echo up; read line; mkdir .claude; echo evil > .claude/settings.json; echo evil > .envrc; \
+         cat .claude/settings.json .envrc; true",
+    );
+    drop(first.stdin.take());
+    finished(first);
+    drop(second.stdin.take());
+    finished(second).stdout
 }
 
 both! {
@@ -65,29 +92,17 @@ both! {
         }
     }
 
-    #[ignore = "open: a run removes its stubs under another run in the same worktree, whose masks go with them"]
-    fn adv_f04_c_the_end_of_one_run_leaves_another_guarded(stage) {
-        // Two runs in one worktree: the first ends, and with it go its stubs.
-        let mut first = stage.palisade(&[], &["sh", "-c", "echo up; read line"]);
-        first.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut first = first.spawn().unwrap();
-        crate::kit::read_line(&mut first);
-        let script = "echo up; read line; mkdir .claude; echo evil > .claude/settings.json; echo evil > .envrc; \
-                      cat .claude/settings.json .envrc; true";
-        let mut second = stage.palisade(&[], &["sh", "-c", script]);
-        second.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        let mut second = second.spawn().unwrap();
-        crate::kit::read_line(&mut second);
-
-        drop(first.stdin.take());
-        crate::kit::finished(first);
-        drop(second.stdin.take());
-        let output = crate::kit::finished(second);
-
-        assert!(!output.stdout.contains("evil"), "{output:?}");
+    fn adv_f04_c_what_two_runs_plant_together_does_not_stay(stage) {
+        during_another_runs_end(stage);
         for name in [".claude/settings.json", ".envrc"] {
-            assert!(!stage.at("work").join(name).is_file(), "{name} was planted on the host");
+            assert!(!stage.at("work").join(name).is_file(), "{name} is on the host after both runs");
         }
+    }
+
+    #[ignore = "open: a run removes its stubs under another run in the same worktree, whose masks go with them"]
+    fn adv_f04_e_the_end_of_one_run_leaves_another_guarded(stage) {
+        let inside = during_another_runs_end(stage);
+        assert!(!inside.contains("evil"), "planted, and live on the host until the end of the second run: {inside}");
     }
 
     fn adv_f04_d_an_overlay_keeps_them_from_the_host_too(stage) {

@@ -110,8 +110,26 @@ both! {
         }
     }
 
-    #[ignore = "open: a protected name that is a link is neither covered nor checked at the end of a run"]
-    fn adv_f05_d_a_protected_link_cannot_be_replaced(stage) {
+    #[ignore = "open: a folder above a worktree, in the private home, can be moved aside and every later run is refused"]
+    fn adv_f05_e_moving_what_is_above_the_worktree_does_not_outlive_the_run(stage) {
+        // The worktree is below the home: above it, inside, is the private home, which stays for the next run.
+        stage.folder("home/src", 0o755);
+        let worktree = stage.folder("home/src/project", 0o755);
+        let run = |script: &str| {
+            let mut run = stage.palisade(&[], &["sh", "-c", script]);
+            run.current_dir(&worktree);
+            crate::kit::finish(run)
+        };
+        run("cd; mv src aside; ln -s /tmp src; true").assert_code(0);
+
+        run("touch made").assert_code(0);
+
+        assert!(worktree.join("made").exists());
+        assert!(stage.at("home/src").is_dir() && !stage.at("home/aside").exists());
+    }
+
+    fn adv_f05_d_what_replaces_a_protected_link_does_not_stay(stage) {
+        // A link cannot be covered; the end of the run looks at what is there.
         stage.folder("work/settings-of-the-person", 0o755);
         std::os::unix::fs::symlink("settings-of-the-person", stage.at("work/.claude")).unwrap();
         stage.settle();
@@ -119,6 +137,6 @@ both! {
 
         stage.run(&["sh", "-c", script]).assert_code(0);
 
-        assert!(fs::symlink_metadata(stage.at("work/.claude")).unwrap().is_symlink(), "the link was replaced");
+        assert!(!stage.at("work/.claude/settings.json").exists(), "the planted folder stayed");
     }
 }

@@ -108,13 +108,14 @@ both! {
         assert!(!output.contains(CANARY), "the replaced file was read: {output}");
     }
 
-    #[ignore = "open: hidden names are looked for in the worktree only, not in places given by `--ro` and `--rw`"]
     fn adv_f06_f_a_hidden_name_is_hidden_in_every_place_that_is_shown(stage) {
         stage.file("outside/shared/.env", CANARY);
         let place = stage.path("outside/shared");
         for flag in ["--ro", "--rw"] {
             let output = stage.run_with(&[flag, &place], &["cat", &format!("{place}/.env")]);
             assert!(!output.stdout.contains(CANARY), "{flag}: {output:?}");
+            let shown = stage.run_with(&[flag, &place, "--show", ".env"], &["cat", &format!("{place}/.env")]);
+            assert_eq!(shown.stdout, CANARY, "the control with {flag}");
         }
     }
 }

@@ -35,27 +35,27 @@ both! {
 }
 
 fn odd_names(stage: &Stage, names: &[&[u8]]) {
-        for name in names {
-            std::fs::write(stage.at("work").join(OsStr::from_bytes(name)), "x").unwrap();
-            let folder = [*name, b".d"].concat();
-            stage.folder("work/x", 0o755);
-            std::fs::rename(stage.at("work/x"), stage.at("work").join(OsStr::from_bytes(&folder))).unwrap();
-            // A hidden name in each: the launcher has to go there.
-            std::fs::write(stage.at("work").join(OsStr::from_bytes(&folder)).join(".env"), "CANARY").unwrap();
-        }
-        let script = "mkdir -p $(printf 'd/%.0s' $(seq 200)); echo in > $(printf 'd/%.0s' $(seq 200))file; \
+    for name in names {
+        std::fs::write(stage.at("work").join(OsStr::from_bytes(name)), "x").unwrap();
+        let folder = [*name, b".d"].concat();
+        stage.folder("work/x", 0o755);
+        std::fs::rename(stage.at("work/x"), stage.at("work").join(OsStr::from_bytes(&folder))).unwrap();
+        // A hidden name in each: the launcher has to go there.
+        std::fs::write(stage.at("work").join(OsStr::from_bytes(&folder)).join(".env"), "CANARY").unwrap();
+    }
+    let script = "mkdir -p $(printf 'd/%.0s' $(seq 200)); echo in > $(printf 'd/%.0s' $(seq 200))file; \
                       cat */.env; find . -name .env | wc -l";
 
-        for _ in 0..2 {
-            let output = stage.run(&["bash", "-c", script]).assert_code(0);
-            assert!(!output.stdout.contains("CANARY"), "{output:?}");
-            assert!(!output.stderr.contains('\u{1b}'), "{output:?}");
-        }
-        for name in names {
-            assert!(stage.at("work").join(OsStr::from_bytes(name)).exists());
-        }
-        // The control: on the host they are read.
-        let mut host = stage.command("bash");
-        host.args(["-c", "cat ./*/.env"]);
-        assert_eq!(finish(host).stdout.matches("CANARY").count(), names.len());
+    for _ in 0..2 {
+        let output = stage.run(&["bash", "-c", script]).assert_code(0);
+        assert!(!output.stdout.contains("CANARY"), "{output:?}");
+        assert!(!output.stderr.contains('\u{1b}'), "{output:?}");
+    }
+    for name in names {
+        assert!(stage.at("work").join(OsStr::from_bytes(name)).exists());
+    }
+    // The control: on the host they are read.
+    let mut host = stage.command("bash");
+    host.args(["-c", "cat ./*/.env"]);
+    assert_eq!(finish(host).stdout.matches("CANARY").count(), names.len());
 }

@@ -133,7 +133,9 @@ impl Stage {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let elsewhere = elsewhere();
         let stage = Self { folder, elsewhere, who, user, is_thrown_away: is_root };
-        for (name, mode) in [("work", 0o755), ("home", 0o700), ("config", 0o700), ("state", 0o700), ("outside", 0o755)] {
+        for (name, mode) in
+            [("work", 0o755), ("home", 0o700), ("config", 0o700), ("state", 0o700), ("outside", 0o755)]
+        {
             stage.folder(name, mode);
         }
         for (name, from) in [
@@ -318,9 +320,9 @@ impl Drop for Victim {
 
 fn elsewhere() -> tempfile::TempDir {
     let places = ["/srv", "/mnt", env!("CARGO_TARGET_TMPDIR")];
-    let made = places.into_iter().find_map(|place| {
-        tempfile::Builder::new().prefix("palisade-escape-").tempdir_in(place).ok()
-    });
+    let made = places
+        .into_iter()
+        .find_map(|place| tempfile::Builder::new().prefix("palisade-escape-").tempdir_in(place).ok());
     let made = made.unwrap();
     fs::set_permissions(made.path(), fs::Permissions::from_mode(0o755)).unwrap();
     made
@@ -401,8 +403,15 @@ impl Tree {
             let lines = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
             for line in lines.lines().filter(|line| line.contains("/palisade-run_")) {
                 let (controllers, place) = line.split_once(':').unwrap().1.split_once(':').unwrap();
-                let roots = [format!("/sys/fs/cgroup/{controllers}"), "/sys/fs/cgroup/unified".into(), "/sys/fs/cgroup".into()];
-                let found = roots.iter().map(|root| PathBuf::from(format!("{root}{place}"))).find(|path| path.is_dir());
+                let roots = [
+                    format!("/sys/fs/cgroup/{controllers}"),
+                    "/sys/fs/cgroup/unified".into(),
+                    "/sys/fs/cgroup".into(),
+                ];
+                let found = roots
+                    .iter()
+                    .map(|root| PathBuf::from(format!("{root}{place}")))
+                    .find(|path| path.is_dir());
                 groups.extend(found);
             }
         }

@@ -2,7 +2,8 @@
 
 use crate::kit::both;
 
-const WAYS: [&str; 7] = ["attach", "seize", "read memory", "write memory", "compare", "take descriptor", "open memory"];
+const WAYS: [&str; 7] =
+    ["attach", "seize", "read memory", "write memory", "compare", "take descriptor", "open memory"];
 
 both! {
     fn adv_p02_a_nobody_inside_looks_into_process_1_or_the_host(stage) {

@@ -135,10 +135,16 @@ fn end(pid: u32, signal: Signal) {
 fn command_of(tree: &[u32]) -> u32 {
     let inside = |pid: u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().to_owned();
+        let numbers =
+            status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap_or_default().to_owned();
         let numbers: Vec<u32> = numbers.split_whitespace().filter_map(|text| text.parse().ok()).collect();
         (numbers.len() > 1).then(|| numbers[numbers.len() - 1])
     };
-    let command = tree.iter().copied().filter_map(|pid| Some((inside(pid)?, pid))).filter(|(number, _)| *number > 1).min();
+    let command = tree
+        .iter()
+        .copied()
+        .filter_map(|pid| Some((inside(pid)?, pid)))
+        .filter(|(number, _)| *number > 1)
+        .min();
     command.unwrap_or_else(|| panic!("no command in {tree:?}")).1
 }

@@ -22,7 +22,8 @@ impl Terminal {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
-        let far = ioctl_tiocgptpeer(&near, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let far =
+            ioctl_tiocgptpeer(&near, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         let terminal = Self { near, far };
         terminal.resize(80, 24);
         terminal
@@ -43,7 +44,10 @@ impl Terminal {
     /// How it is set, as one text.
     pub(crate) fn settings(&self) -> String {
         let found = tcgetattr(&self.far).unwrap();
-        format!("{:?} {:?} {:?} {:?}", found.input_modes, found.output_modes, found.control_modes, found.local_modes)
+        format!(
+            "{:?} {:?} {:?} {:?}",
+            found.input_modes, found.output_modes, found.control_modes, found.local_modes
+        )
     }
 
     /// How many bytes wait in its input for whoever reads next.
@@ -75,7 +79,9 @@ impl Terminal {
 
     /// What is typed at it.
     pub(crate) fn type_in(&self, text: &str) {
-        std::fs::File::from(self.near.as_fd().try_clone_to_owned().unwrap()).write_all(text.as_bytes()).unwrap();
+        std::fs::File::from(self.near.as_fd().try_clone_to_owned().unwrap())
+            .write_all(text.as_bytes())
+            .unwrap();
     }
 
     /// What it shows, piece by piece.

@@ -132,9 +132,9 @@ fn adv_g03_hostile_names_of_branches_do_not_leave() {
 fn adv_g03_a_program_called_git_makes_no_bundle() {
     for who in everyone() {
         let room = Room::with_repository(who);
-        let script = "mkdir -p bin ~/bin; printf '#!/bin/sh\\necho garbage\\n' > bin/git; chmod +x bin/git; cp bin/git git
-            cp bin/git ~/bin/git; echo x > x; git add x; git commit -qm x; git config alias.bundle '!echo garbage'
-            printf '[alias]\\n\\tbundle = !echo garbage\\n' > ~/.gitconfig";
+        let script = "echo x > x; git add x; git commit -qm x; git config alias.bundle '!echo garbage'
+            mkdir -p bin ~/bin; printf '#!/bin/sh\\necho garbage\\n' > bin/git; chmod +x bin/git; cp bin/git git
+            cp bin/git ~/bin/git; printf '[alias]\\n\\tbundle = !echo garbage\\n' > ~/.gitconfig";
         room.run_in(&room.project, &["--env", &format!("PATH={}/bin:/usr/local/bin:/usr/bin:/bin", room.project.display())], script)
             .ok()
             .tells("main moved from");
@@ -148,7 +148,7 @@ fn adv_g03_a_git_directory_that_is_none_any_more_is_told() {
         for script in [
             "echo x > x; git add x; git commit -qm x; echo 'ref: ../../../../etc/passwd' > .git/HEAD",
             "git commit -q --allow-empty -m x; rm -rf .git/objects",
-            "git commit -q --allow-empty -m x; echo garbage > .git/config",
+            "git commit -q --allow-empty -m x; echo '[bad' > .git/config",
             "git commit -q --allow-empty -m x; chmod 0 .git/refs .git/objects",
         ] {
             let room = Room::with_repository(who);

@@ -86,7 +86,13 @@ impl Place {
     fn under(&self, calls: &[(u32, u16)], words: &[&str]) -> Output {
         let calls: Vec<String> = calls.iter().map(|(call, error)| format!("{call}={error}")).collect();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["becomes_palisade_under_a_filter", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        command.args([
+            "becomes_palisade_under_a_filter",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
         self.dress(&mut command).env(CALLS, calls.join(",")).env(WORDS, words.join("\n")).output().unwrap()
     }
 
@@ -107,8 +113,11 @@ fn becomes_palisade_under_a_filter() {
     let words = std::env::var(WORDS).unwrap();
     println!();
     sandbox::probe::refuse_calls(&calls).unwrap();
-    let error =
-        Command::new(env!("CARGO_BIN_EXE_palisade")).args(words.lines()).env_remove(CALLS).env_remove(WORDS).exec();
+    let error = Command::new(env!("CARGO_BIN_EXE_palisade"))
+        .args(words.lines())
+        .env_remove(CALLS)
+        .env_remove(WORDS)
+        .exec();
     panic!("{error}");
 }
 
@@ -138,7 +147,8 @@ fn sbx_11_doctor_says_that_this_machine_is_fit_and_shows_no_secret() {
         let told = place.palisade(&["--json", "doctor"]);
         let document = json(&told);
         assert_eq!(document["ok"], true, "{document}");
-        for id in ["user_namespaces", "network_namespace", "mounts", "proc", "landlock", "seccomp", "overlay"] {
+        for id in ["user_namespaces", "network_namespace", "mounts", "proc", "landlock", "seccomp", "overlay"]
+        {
             assert_eq!(check(&document, id)["status"], "ok", "{document}");
         }
         for output in [shown, told] {
@@ -164,7 +174,11 @@ fn sbx_11_doctor_under_an_outer_filter_names_it() {
         let document = json(&output);
         let found = check(&document, id);
         assert_eq!(output.status.code(), Some(1), "{document}");
-        assert_eq!((&found["status"], &found["severity"]), (&"fails".into(), &"required".into()), "{document}");
+        assert_eq!(
+            (&found["status"], &found["severity"]),
+            (&"fails".into(), &"required".into()),
+            "{document}"
+        );
         assert!(found["cause"].as_str().unwrap().contains(cause), "{found}");
         assert!(!found["fix"].as_str().unwrap().is_empty(), "{found}");
     }
@@ -266,10 +280,10 @@ fn sbx_12_a_shape_is_attacked_once_and_says_nothing() {
 #[test]
 fn sbx_12_a_shape_that_does_not_hold_never_runs_a_command() {
     let place = Place::new();
-    let output = place.palisade(&["run", "--rw", "/var/log", "--", "touch", "it-ran"]);
+    let output = place.palisade(&["run", "--rw", "/etc", "--", "touch", "it-ran"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("`see-host-places` got through"), "{said}");
+    assert!(said.contains("`see-host-places`") && said.contains("got through"), "{said}");
     assert!(!place.path("work/it-ran").exists());
     assert_eq!(place.remembered(), 0);
 }

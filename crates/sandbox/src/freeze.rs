@@ -21,12 +21,12 @@ pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'stat
     let signal = if frozen { Signal::STOP } else { Signal::CONT };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let found = inhabitants(init)?;
+        let found = inhabitants(init);
         for (pid, _) in &found {
             let _ = rustix::process::kill_process(*pid, signal);
         }
         // Whoever was not there the first time was made by one that had not stopped yet.
-        let again = inhabitants(init)?;
+        let again = inhabitants(init);
         let same = found.iter().map(|(pid, _)| pid.as_raw_pid()).collect::<BTreeSet<_>>()
             == again.iter().map(|(pid, _)| pid.as_raw_pid()).collect::<BTreeSet<_>>();
         if !frozen || (same && again.iter().all(|(_, is_stopped)| *is_stopped)) {
@@ -40,7 +40,7 @@ pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'stat
 }
 
 /// The processes of a sandbox besides its process 1, and whether each is stopped.
-fn inhabitants(init: Pid) -> io::Result<Vec<(Pid, bool)>> {
+pub(crate) fn inhabitants(init: Pid) -> Vec<(Pid, bool)> {
     let mut found = Vec::new();
     // Everyone inside is a descendant of process 1: what lost its parent was taken over by it.
     let mut above = vec![init.as_raw_pid()];
@@ -54,7 +54,7 @@ fn inhabitants(init: Pid) -> io::Result<Vec<(Pid, bool)>> {
             }
         }
     }
-    Ok(found)
+    found
 }
 
 fn children(parent: i32) -> Vec<i32> {

@@ -62,6 +62,7 @@ impl Spec {
             .user(caller.user.clone())
             .home(caller.private_home.clone(), caller.home.clone())
             .memory(limits.tmp)
+            .wall(limits.wall)
             .limit(Limited::Files, limits.files)
             .limit(Limited::FileSize, limits.file_size)
             .limit(Limited::Processes, limits.pids)

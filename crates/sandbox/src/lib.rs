@@ -31,6 +31,7 @@ pub mod spawner;
 mod standard;
 mod sys;
 mod wall;
+mod watch;
 mod worktree;
 
 pub use ending::{Ending, Fate, Finding, Watch};
@@ -45,4 +46,5 @@ pub use repo::{Became, Commit, TakeError, Unusable};
 pub use running::{Ended, Running};
 pub use spec::{Spec, Unenforceable};
 pub use standard::{Kind, Standard};
+pub use watch::Over;
 pub use worktree::Stubs;

@@ -440,10 +440,19 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
     for (name, value) in [("memory", together.memory), ("pids", together.pids), ("cpu", together.cpu)] {
         let Some(value) = value else { continue };
         let holds = is_member && held.groups.enforced.iter().any(|enforced| enforced.name == name);
-        let by = if holds { Enforcement::Enforced } else { Enforcement::Absent };
+        let by = match (holds, name) {
+            (true, _) => Enforcement::Enforced,
+            (false, "memory") => Enforcement::Watched,
+            (false, _) => Enforcement::Absent,
+        };
         found.insert(name.to_owned(), Measured::read(Limit { value, by }));
         let by = if held.plan.requires_groups { Enforcement::Enforced } else { by };
         wanted.insert(name.to_owned(), Limit { value, by });
+    }
+    if let Some(wall) = held.plan.wall {
+        let limit = Limit { value: wall.as_secs(), by: Enforcement::Watched };
+        found.insert("wall_seconds".to_owned(), Measured::applied(limit));
+        wanted.insert("wall_seconds".to_owned(), limit);
     }
     Ok((found, wanted))
 }

@@ -150,6 +150,8 @@ pub struct Plan {
     pub(crate) together: Wanted,
     /// Whether limits that count all processes together must hold, or the launch is refused.
     pub(crate) requires_groups: bool,
+    /// How long it may run.
+    pub(crate) wall: Option<std::time::Duration>,
 }
 
 /// A part that can be left out on purpose.

@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
+use crate::groups::Wanted;
 use crate::launch::{Held, LaunchError};
 use crate::plan::{Access, Mount, Part, Plan};
-use crate::groups::Wanted;
 use crate::standard::Standard;
 use crate::sys;
 use attacks::ATTACKS;
@@ -62,7 +62,13 @@ pub enum SelfTestError {
 }
 
 fn names(through: &[Probed]) -> String {
-    let names: Vec<String> = through.iter().take(8).map(|probed| format!("`{}`", probed.name)).collect();
+    let name = |probed: &Probed| match probed.name {
+        attacks::PLACES => {
+            format!("`{}` (is a directory such as /etc or /tmp given to be written?)", attacks::PLACES)
+        }
+        name => format!("`{name}`"),
+    };
+    let names: Vec<String> = through.iter().take(8).map(name).collect();
     let more = through.len().saturating_sub(names.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     names.join(", ") + &more
@@ -163,10 +169,12 @@ impl SelfTest {
     /// When the sandbox cannot be made.
     pub fn run(&self, plan: &Plan) -> Result<Vec<Probed>, SelfTestError> {
         let bait = Bait::lay(plan, &self.state);
-        let trial = self.trial(plan, &bait).map_err(|error| SelfTestError::File("what lies outside", error))?;
+        let trial =
+            self.trial(plan, &bait).map_err(|error| SelfTestError::File("what lies outside", error))?;
         let failed = |error: rustix::io::Errno| SelfTestError::File("pipe", error.into());
         let (answers, inside) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed)?;
-        let null = || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+        let null =
+            || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
         let standard = Standard::of([null().map_err(failed)?, inside, null().map_err(failed)?]);
         let ended = trial.launch(standard).and_then(Held::go)?.wait();
         ended.map_err(|error| SelfTestError::File("end of the trial", error))?;
@@ -196,10 +204,13 @@ impl SelfTest {
 /// What was answered, for every attack there is.
 fn read_answers(text: &str, left_out: &[Part]) -> Vec<Probed> {
     let outcome = |name: &str| {
-        let mut told = text.lines().filter_map(|line| line.strip_prefix("probe ")?.strip_prefix(name)?.strip_prefix(' '));
+        let mut told = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("probe ")?.strip_prefix(name)?.strip_prefix(' '));
         match (told.next(), told.next()) {
             (Some("THROUGH"), None) => Outcome::Through,
-            (Some(refused), None) => match refused.strip_prefix("ok ").and_then(|number| number.parse().ok()) {
+            (Some(refused), None) => match refused.strip_prefix("ok ").and_then(|number| number.parse().ok())
+            {
                 Some(number) => Outcome::Refused(number),
                 None => Outcome::Unanswered,
             },

@@ -18,6 +18,7 @@ use crate::line::{Line, Word};
 use crate::plan::Plan;
 use crate::standard::{Kind, Standard};
 use crate::sys::process::{stop_here, told_of};
+use crate::watch::{Over, Watch};
 
 /// How long a command may take to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -34,6 +35,8 @@ pub enum Ended {
     Signal(i32),
     /// It could not be executed, for this reason.
     NotExecuted(i32),
+    /// It went beyond a limit that is watched, and was ended.
+    Over(Over),
     /// The sandbox was ended from outside.
     Killed,
 }
@@ -55,7 +58,7 @@ impl Ended {
             Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
             Self::NotExecuted(libc::ENOENT) => 127,
             Self::NotExecuted(_) => 126,
-            Self::Killed => 137,
+            Self::Over(_) | Self::Killed => 137,
         }
     }
 }
@@ -77,6 +80,7 @@ pub struct Running {
     /// Where others ask.
     control: Option<Control>,
     plan: Plan,
+    watch: Watch,
     frozen: Option<&'static str>,
     killed_at: Option<Instant>,
     ended: Option<Ended>,
@@ -143,6 +147,8 @@ impl Held {
             }
             _ => None,
         };
+        let holds = |name: &str| groups.enforced.iter().any(|enforced| enforced.name == name);
+        let watch = Watch::new(plan.together.memory.filter(|_| !holds("memory")), plan.wall);
         line.go(number).map_err(|error| LaunchError::Line(error.into()))?;
         Ok(Running {
             tree,
@@ -155,6 +161,7 @@ impl Held {
             pending: Vec::new(),
             input_ended: false,
             control: None,
+            watch,
             plan,
             frozen: None,
             killed_at: None,
@@ -205,7 +212,13 @@ impl Running {
             if gone_at.is_some_and(|at| now >= at + DRAIN) || (gone_at.is_some() && !self.is_draining()) {
                 break;
             }
-            let deadline = [self.killed_at, gone_at.map(|at| at + DRAIN)].into_iter().flatten().min();
+            if let (None, Some(over)) = (gone_at, self.watch.look(self.tree.pid)) {
+                self.ended.get_or_insert(Ended::Over(over));
+                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+                self.watch = Watch::new(None, None);
+            }
+            let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due()];
+            let deadline = deadlines.into_iter().flatten().min();
             for on in self.ready(deadline, gone_at.is_none())? {
                 match on {
                     On::Line => self.heard()?,
@@ -316,8 +329,12 @@ impl Running {
 
     fn heard(&mut self) -> io::Result<()> {
         match self.line.hear()? {
-            Word::Ended(status) => self.ended = Some(Ended::from_status(status)),
-            Word::NotExecuted(error) => self.ended = Some(Ended::NotExecuted(error)),
+            Word::Ended(status) => {
+                self.ended.get_or_insert(Ended::from_status(status));
+            }
+            Word::NotExecuted(error) => {
+                self.ended.get_or_insert(Ended::NotExecuted(error));
+            }
             Word::Stopped => self.suspended(),
             // The end itself is told by the process descriptor.
             Word::Gone => {

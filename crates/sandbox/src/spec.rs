@@ -59,6 +59,7 @@ pub struct Spec {
     more: Vec<Mount>,
     wanted: Wanted,
     requires_groups: bool,
+    wall: Option<std::time::Duration>,
     left_out: Vec<Part>,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -80,6 +81,7 @@ impl Spec {
             more: Vec::new(),
             wanted: Wanted::default(),
             requires_groups: false,
+            wall: None,
             left_out: Vec::new(),
             files: Vec::new(),
         }
@@ -155,6 +157,13 @@ impl Spec {
         if !self.left_out.contains(&part) {
             self.left_out.push(part);
         }
+        self
+    }
+
+    /// How long it may run; without one, as long as it likes.
+    #[must_use]
+    pub fn wall(mut self, wall: Option<std::time::Duration>) -> Self {
+        self.wall = wall;
         self
     }
 
@@ -266,6 +275,7 @@ impl Spec {
             limits: self.limits,
             together: self.wanted,
             requires_groups: self.requires_groups,
+            wall: self.wall,
         })
     }
 

@@ -165,8 +165,13 @@ pub(crate) fn worlds() {
         }
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let zero = |line: &str| line.split_once(':').is_some_and(|(_, value)| value.trim().bytes().all(|byte| byte == b'0'));
-    say("capabilities", if status.lines().filter(|line| line.starts_with("Cap")).all(zero) { "none" } else { "some" });
+    let zero = |line: &str| {
+        line.split_once(':').is_some_and(|(_, value)| value.trim().bytes().all(|byte| byte == b'0'))
+    };
+    say(
+        "capabilities",
+        if status.lines().filter(|line| line.starts_with("Cap")).all(zero) { "none" } else { "some" },
+    );
 }
 
 /// Mounts, in a user namespace of its own where one can be had.
@@ -177,7 +182,8 @@ pub(crate) fn mounts() {
     say("own-mounts", apart(|| raw(272, [flags, 0, 0, 0, 0, 0])));
     let page = page();
     let text = |text: &str| c(text).into_raw() as u64;
-    let (proc, tmp, tmpfs, here) = (text("/proc"), text("/tmp"), text("tmpfs"), u64::from((-100i32).cast_unsigned()));
+    let (proc, tmp, tmpfs, here) =
+        (text("/proc"), text("/tmp"), text("tmpfs"), u64::from((-100i32).cast_unsigned()));
     let (root, empty) = (text("/"), text(""));
     let list: [(&str, i64, [u64; 6]); 15] = [
         ("mount-tmpfs", 165, [tmpfs, tmp, tmpfs, 0, 0, 0]),
@@ -222,7 +228,8 @@ pub(crate) fn deny(list: &str, command: &[String]) {
         let (number, error) = item.split_once('=').unwrap();
         let error = if error == "ENOSYS" { libc::ENOSYS } else { libc::EPERM };
         // A call with a first argument (`157:38`): only with this one.
-        let (number, first) = number.split_once(':').map_or((number, None), |(number, first)| (number, Some(first)));
+        let (number, first) =
+            number.split_once(':').map_or((number, None), |(number, first)| (number, Some(first)));
         let steps = if first.is_some() { 4 } else { 1 };
         program.push(statement(0x15, 0, steps, number.parse().unwrap()));
         if let Some(first) = first {

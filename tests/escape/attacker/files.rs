@@ -9,8 +9,23 @@ use crate::{c, checked, say, verdict};
 
 /// Attempts that have a file or folder of their own in the fixture.
 const ON_FILES: [&str; 17] = [
-    "write", "append", "truncate-open", "truncate-path", "link", "rename", "exchange", "unlink", "chmod", "fchmod",
-    "chown", "setxattr", "utimens", "futimens", "setflags", "reopen-path", "reopen-read",
+    "write",
+    "append",
+    "truncate-open",
+    "truncate-path",
+    "link",
+    "rename",
+    "exchange",
+    "unlink",
+    "chmod",
+    "fchmod",
+    "chown",
+    "setxattr",
+    "utimens",
+    "futimens",
+    "setflags",
+    "reopen-path",
+    "reopen-read",
 ];
 
 /// Makes what `change` attacks: every file is open to everyone, so that only the sandbox can be what refuses.
@@ -76,7 +91,10 @@ pub(crate) fn change(at: &str) {
             ("unlink", fs::remove_file(path("unlink"))),
             ("rmdir", fs::remove_dir(path("folder"))),
             ("chmod", call(libc::chmod(named("chmod").as_ptr(), 0o600))),
-            ("fchmod", File::open(path("fchmod")).and_then(|file| call(libc::fchmod(file.as_raw_fd(), 0o600)))),
+            (
+                "fchmod",
+                File::open(path("fchmod")).and_then(|file| call(libc::fchmod(file.as_raw_fd(), 0o600))),
+            ),
             ("chown", call(libc::chown(named("chown").as_ptr(), owner.0, owner.1))),
             ("setxattr", {
                 let (name, value) = (c("user.taken"), b"over");
@@ -84,12 +102,16 @@ pub(crate) fn change(at: &str) {
             }),
             ("utimens", call(libc::utimensat(-100, named("utimens").as_ptr(), times.as_ptr(), 0))),
             ("futimens", {
-                File::open(path("futimens")).and_then(|file| call(libc::futimens(file.as_raw_fd(), times.as_ptr())))
+                File::open(path("futimens"))
+                    .and_then(|file| call(libc::futimens(file.as_raw_fd(), times.as_ptr())))
             }),
-            ("setflags", File::open(path("setflags")).and_then(|file| {
-                let no_dump: libc::c_long = 0x40;
-                call(libc::ioctl(file.as_raw_fd(), 0x4008_6602, &raw const no_dump))
-            })),
+            (
+                "setflags",
+                File::open(path("setflags")).and_then(|file| {
+                    let no_dump: libc::c_long = 0x40;
+                    call(libc::ioctl(file.as_raw_fd(), 0x4008_6602, &raw const no_dump))
+                }),
+            ),
         ]
     };
     for (name, result) in tried {
@@ -105,18 +127,32 @@ pub(crate) fn setuid() {
     for name in ["chmod", "fchmod", "fchmodat", "fchmodat2", "again"] {
         fs::write(format!("suid-{name}"), "#!/bin/sh\n").unwrap();
     }
-    let capability: [u8; 20] = [1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    let capability: [u8; 20] =
+        [1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
     // SAFETY: names are C strings and the bytes outlive the calls.
     let tried: Vec<(&str, io::Result<()>)> = unsafe {
         libc::umask(0);
         vec![
             ("chmod", call(libc::syscall(libc::SYS_chmod, path("chmod").as_ptr(), 0o4755))),
-            ("fchmod", File::open("suid-fchmod").and_then(|file| {
-                call(libc::syscall(libc::SYS_fchmod, file.as_raw_fd(), 0o4755))
-            })),
+            (
+                "fchmod",
+                File::open("suid-fchmod")
+                    .and_then(|file| call(libc::syscall(libc::SYS_fchmod, file.as_raw_fd(), 0o4755))),
+            ),
             ("fchmodat", call(libc::syscall(libc::SYS_fchmodat, at, path("fchmodat").as_ptr(), 0o4755))),
-            ("fchmodat2", call(libc::syscall(libc::SYS_fchmodat2, at, path("fchmodat2").as_ptr(), 0o4755, 0))),
-            ("open", call(libc::syscall(libc::SYS_open, path("open").as_ptr(), libc::O_CREAT | libc::O_WRONLY, 0o4755))),
+            (
+                "fchmodat2",
+                call(libc::syscall(libc::SYS_fchmodat2, at, path("fchmodat2").as_ptr(), 0o4755, 0)),
+            ),
+            (
+                "open",
+                call(libc::syscall(
+                    libc::SYS_open,
+                    path("open").as_ptr(),
+                    libc::O_CREAT | libc::O_WRONLY,
+                    0o4755,
+                )),
+            ),
             ("creat", call(libc::syscall(libc::SYS_creat, path("creat").as_ptr(), 0o4755))),
             ("openat", {
                 let flags = libc::O_CREAT | libc::O_WRONLY;
@@ -126,11 +162,26 @@ pub(crate) fn setuid() {
                 let flags = libc::O_TMPFILE | libc::O_WRONLY;
                 call(libc::syscall(libc::SYS_openat, at, c".".as_ptr(), flags, 0o4755))
             }),
-            ("mknod", call(libc::syscall(libc::SYS_mknod, path("mknod").as_ptr(), libc::S_IFREG | 0o4755, 0))),
-            ("mknodat", call(libc::syscall(libc::SYS_mknodat, at, path("mknodat").as_ptr(), libc::S_IFREG | 0o4755, 0))),
+            (
+                "mknod",
+                call(libc::syscall(libc::SYS_mknod, path("mknod").as_ptr(), libc::S_IFREG | 0o4755, 0)),
+            ),
+            (
+                "mknodat",
+                call(libc::syscall(
+                    libc::SYS_mknodat,
+                    at,
+                    path("mknodat").as_ptr(),
+                    libc::S_IFREG | 0o4755,
+                    0,
+                )),
+            ),
             ("capability", {
                 let name = c"security.capability";
-                call(libc::setxattr(path("again").as_ptr(), name.as_ptr(), capability.as_ptr().cast(), 20, 0).into())
+                call(
+                    libc::setxattr(path("again").as_ptr(), name.as_ptr(), capability.as_ptr().cast(), 20, 0)
+                        .into(),
+                )
             }),
         ]
     };

@@ -79,7 +79,9 @@ pub(crate) fn look(host_pid: &str) {
         say(&format!("first {name}"), bytes_of(&path));
     }
     let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let count = numbers.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit())).count();
+    let count = numbers
+        .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|b| b.is_ascii_digit()))
+        .count();
     say("processes", count);
 }
 
@@ -115,8 +117,14 @@ pub(crate) fn signals(host_pid: &str) {
             say("limit", call(libc::prlimit(pid, libc::RLIMIT_CPU, &raw const limit, std::ptr::null_mut())));
             say("attach", call(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0) as i32));
             say("seize", call(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) as i32));
-            say("read memory", call(libc::process_vm_readv(pid, &raw const local, 1, &raw const local, 1, 0) as i32));
-            say("write memory", call(libc::process_vm_writev(pid, &raw const local, 1, &raw const local, 1, 0) as i32));
+            say(
+                "read memory",
+                call(libc::process_vm_readv(pid, &raw const local, 1, &raw const local, 1, 0) as i32),
+            );
+            say(
+                "write memory",
+                call(libc::process_vm_writev(pid, &raw const local, 1, &raw const local, 1, 0) as i32),
+            );
             say("compare", checked(libc::syscall(libc::SYS_kcmp, pid, pid, 0, 0, 0)).map(drop));
             let held = libc::syscall(libc::SYS_pidfd_open, pid, 0);
             let taken = if held < 0 { held } else { libc::syscall(libc::SYS_pidfd_getfd, held, 0, 0) };

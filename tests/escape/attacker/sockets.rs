@@ -45,7 +45,8 @@ pub(crate) fn families() {
 
 /// A service of the host that listens on a name without a path.
 pub(crate) fn abstract_name(name: &str) {
-    let connected = SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address));
+    let connected =
+        SocketAddr::from_abstract_name(name).and_then(|address| UnixStream::connect_addr(&address));
     say("abstract", verdict(connected));
 }
 
@@ -85,8 +86,15 @@ fn aim(fd: i32, name: &str) -> io::Result<()> {
     // SAFETY: addresses and bytes are as long as is said and outlive the calls.
     unsafe {
         checked(libc::connect(fd, nobody.as_ptr().cast(), 2))?;
-        checked(libc::sendto(fd, b"taken".as_ptr().cast(), 5, 0, address.as_ptr().cast(), address.len() as u32) as i64)
-            .map(drop)
+        checked(libc::sendto(
+            fd,
+            b"taken".as_ptr().cast(),
+            5,
+            0,
+            address.as_ptr().cast(),
+            address.len() as u32,
+        ) as i64)
+        .map(drop)
     }
 }
 
@@ -98,7 +106,8 @@ pub(crate) fn loopback() {
         // SAFETY: this program has one thread.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let said = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut to| to.write_all(b"hello"));
+            let said =
+                TcpStream::connect((Ipv4Addr::LOCALHOST, port)).and_then(|mut to| to.write_all(b"hello"));
             // SAFETY: no pointers.
             unsafe { libc::_exit(i32::from(said.is_err())) };
         }

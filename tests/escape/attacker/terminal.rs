@@ -19,19 +19,25 @@ pub(crate) fn type_for_others(only_own: bool) {
         say(&format!("{name} TIOCSTI"), verdict(ioctl(fd, libc::TIOCSTI, &raw const letter)));
         say(&format!("{name} TIOCLINUX"), verdict(ioctl(fd, libc::TIOCLINUX, paste.as_ptr())));
         // SAFETY: no pointers; the number has bits above those that count.
-        let garbage = unsafe { libc::syscall(libc::SYS_ioctl, fd, libc::TIOCSTI | 0xdead_0000_0000, &raw const letter) };
+        let garbage = unsafe {
+            libc::syscall(libc::SYS_ioctl, fd, libc::TIOCSTI | 0xdead_0000_0000, &raw const letter)
+        };
         say(&format!("{name} TIOCSTI with garbage"), verdict(checked(garbage)));
     }
     let all = ["/dev/tty", "/dev/console", "/dev/tty0", "/dev/tty1", "/dev/ttyS0", "/dev/vcs", "/dev/ptmx"];
     for path in all.into_iter().take(if only_own { 1 } else { all.len() }) {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
         if let Ok(file) = &opened {
-            say(&format!("{path} TIOCSTI"), verdict(ioctl(file.as_raw_fd(), libc::TIOCSTI, &raw const letter)));
+            say(
+                &format!("{path} TIOCSTI"),
+                verdict(ioctl(file.as_raw_fd(), libc::TIOCSTI, &raw const letter)),
+            );
         }
         say(path, verdict(opened));
     }
     let others = fs::read_dir("/dev/pts").into_iter().flatten().flatten();
-    let mut names: Vec<String> = others.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        others.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     say("terminals", names.join(" "));
     // SAFETY: no pointers.

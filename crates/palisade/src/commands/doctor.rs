@@ -43,7 +43,11 @@ pub(super) fn run(config: Option<&Path>, args: &DoctorArgs) -> Result<Shown, Fai
     }
     if wrong > 0 {
         let things = if wrong == 1 { "thing keeps" } else { "things keep" };
-        return Err(Failure::Unfit(format!("{wrong} {things} sandboxes from being made here; see above"), result, text));
+        return Err(Failure::Unfit(
+            format!("{wrong} {things} sandboxes from being made here; see above"),
+            result,
+            text,
+        ));
     }
     Ok(Shown::new(&result, text))
 }
@@ -107,7 +111,8 @@ fn attacked(home: &Home, profile: &str) -> Result<(Value, String, usize), Failur
     let took = begun.elapsed();
     drop(prepared.stubs);
     let through = probed.iter().filter(|probed| !probed.holds()).count();
-    let rows: Vec<Vec<String>> = probed.iter().map(|probed| vec![probed.name.to_owned(), word(probed)]).collect();
+    let rows: Vec<Vec<String>> =
+        probed.iter().map(|probed| vec![probed.name.to_owned(), word(probed)]).collect();
     let text = format!(
         "\n{}{} attacks on `{}`, {through} got through, in {} ms\n",
         table(&["ATTACK", "OUTCOME"], &rows),
@@ -116,7 +121,11 @@ fn attacked(home: &Home, profile: &str) -> Result<(Value, String, usize), Failur
         took.as_millis()
     );
     let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-    Ok((json!({ "profile": args.profile, "micros": micros, "through": through, "attacks": probed }), text, through))
+    Ok((
+        json!({ "profile": args.profile, "micros": micros, "through": through, "attacks": probed }),
+        text,
+        through,
+    ))
 }
 
 fn word(probed: &Probed) -> String {

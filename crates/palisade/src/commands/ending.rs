@@ -62,9 +62,9 @@ fn commit_value(commit: &Commit) -> Value {
 }
 
 fn finding(finding: &Finding) -> String {
-    let (path, why) = (clean(&finding.path), &finding.why);
+    let (path, why) = (brief(&finding.path), &finding.why);
     match &finding.fate {
-        Fate::Quarantined(place) => format!("quarantined {path} ({why}); see {}", clean(place)),
+        Fate::Quarantined(place) => format!("quarantined {path} ({why}); see {}", brief(place)),
         Fate::Reported => format!("changed {path} ({why})"),
         Fate::Stays(error) => format!("not quarantined: {path} ({why}): {error}; look at it before you go there"),
     }
@@ -81,6 +81,19 @@ fn finding_value(finding: &Finding) -> Value {
 
 fn short(id: &str) -> &str {
     id.get(..10).unwrap_or(id)
+}
+
+/// What fits on a line or two, of a path that somebody may have made as long as they could.
+fn brief(path: &Path) -> String {
+    const MOST: usize = 400;
+    let text = clean(path);
+    let length = text.chars().count();
+    if length <= MOST {
+        return text;
+    }
+    let (first, last): (String, String) =
+        (text.chars().take(MOST / 2).collect(), text.chars().skip(length - MOST / 2).collect());
+    format!("{first}…{last}")
 }
 
 fn clean(path: &Path) -> String {

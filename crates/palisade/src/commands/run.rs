@@ -17,7 +17,7 @@ use sandbox::profile::{
 use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
 };
-use sandbox::{Caller, Control, Ended, Held, LaunchError, Spec, Standard};
+use sandbox::{Caller, Control, Ended, Held, LaunchError, Over, Spec, Standard};
 use serde_json::json;
 
 use super::changes::Begun;
@@ -98,6 +98,13 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     let ended = held.go().map_err(refused);
     let ended = ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
     let duration = begun.elapsed();
+    if let Ok(Ended::Over(over)) = &ended {
+        let (what, limit) = match over {
+            Over::Memory => ("more memory than it may have", "memory"),
+            Over::Wall => ("longer than it may", "wall"),
+        };
+        output::tell(&format!("ended: it took {what}; `--limit {limit}=…` gives more"));
+    }
     let ending = prepared.finish(&profile, &run);
     ending::tell(&ending);
     let layer = layered.map(|layered| layered.end(json));
@@ -135,7 +142,7 @@ fn exit(ended: Ended) -> Exit {
         Ended::Code(code) => Exit::Code(code.into()),
         Ended::Signal(signal) => Exit::Signal(signal),
         Ended::NotExecuted(_) => Exit::Code(ended.code().into()),
-        Ended::Killed => Exit::Signal(9),
+        Ended::Over(_) | Ended::Killed => Exit::Signal(9),
     }
 }
 
@@ -208,6 +215,7 @@ fn word(ended: Ended) -> &'static str {
         Ended::Code(_) => "exited",
         Ended::Signal(_) => "signalled",
         Ended::NotExecuted(_) => "not_executed",
+        Ended::Over(_) => "over_limit",
         Ended::Killed => "killed",
     }
 }

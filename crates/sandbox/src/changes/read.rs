@@ -6,10 +6,14 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use super::names::escaped;
 use super::tree::{self, MOST_PATH, Root, Seen, is_git};
@@ -180,7 +184,7 @@ impl Reader<'_> {
         if upper::own_attributes(host.as_fd())? != upper::own_attributes(upper.as_fd())? {
             return Ok(false);
         }
-        is_same(host, upper)
+        is_same(&host, &upper)
     }
 
     fn deleted(&mut self, path: PathBuf, before: Seen) -> io::Result<()> {
@@ -222,20 +226,41 @@ fn listed(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
     }
 }
 
-/// Whether two files have the same bytes.
-pub(super) fn is_same(mut one: File, mut other: File) -> io::Result<bool> {
+/// Whether two files of one size have the same bytes; what is a hole in both is not read.
+fn is_same(one: &File, other: &File) -> io::Result<bool> {
     let (mut left, mut right) = (vec![0u8; 1 << 16], vec![0u8; 1 << 16]);
+    let mut at = 0;
     loop {
-        let read = one.read(&mut left)?;
-        if read == 0 {
-            return Ok(other.read(&mut right)? == 0);
+        let Some(next) = data(one, at)?.into_iter().chain(data(other, at)?).min() else { return Ok(true) };
+        let (read, also) = (filled(one, &mut left, next)?, filled(other, &mut right, next)?);
+        if left.get(..read) != right.get(..also) {
+            return Ok(false);
         }
-        let (left, right) = (left.get(..read).unwrap_or_default(), right.get_mut(..read).unwrap_or_default());
-        match other.read_exact(right) {
-            Ok(()) if left == right => {}
-            Ok(()) => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            Err(error) => return Err(error),
+        if read == 0 {
+            return Ok(true);
+        }
+        at = next.saturating_add(read as u64);
+    }
+}
+
+/// Where content goes on; none if only a hole is left.
+fn data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    match rustix::fs::seek(file, SeekFrom::Data(at)) {
+        Ok(at) => Ok(Some(at)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(at)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads as much as there is room, or until the end.
+fn filled(file: &File, room: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut length = 0;
+    while let Some(rest) = room.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, at.saturating_add(length as u64))? {
+            0 => break,
+            read => length += read,
         }
     }
+    Ok(length)
 }

@@ -233,7 +233,9 @@ impl Clues {
                 let modules = self.modules.clone().unwrap_or_default();
                 let list = if modules.is_empty() { "yama,apparmor".to_owned() } else { modules };
                 (
-                    format!("landlock is built in and switched off: it is not in the list of `lsm=` ({said})"),
+                    format!(
+                        "landlock is built in and switched off: it is not in the list of `lsm=` ({said})"
+                    ),
                     format!(
                         "add `lsm=landlock,{list}` to the kernel's command line (GRUB_CMDLINE_LINUX in \
                          /etc/default/grub, then `sudo update-grub`) and start the machine again"
@@ -255,7 +257,9 @@ impl Clues {
     fn overlay(&self, error: i32) -> (String, String) {
         let said = said(error);
         match error {
-            libc::ENODEV => ("the kernel's overlay module is not loaded".into(), "sudo modprobe overlay".into()),
+            libc::ENODEV => {
+                ("the kernel's overlay module is not loaded".into(), "sudo modprobe overlay".into())
+            }
             libc::EPERM | libc::EACCES if self.version() < (5, 11) => (
                 format!("kernel {} lets only root mount an overlay ({said})", self.kernel),
                 "use a kernel of 5.11 or later".into(),
@@ -274,11 +278,16 @@ impl Clues {
 
     fn apparmor(&self) -> (String, String) {
         let cause = match (&self.apparmor_userns, &self.apparmor_profile) {
-            (Some(1..), _) => "`kernel.apparmor_restrict_unprivileged_userns` is 1 and no AppArmor profile lets palisade \
+            (Some(1..), _) => {
+                "`kernel.apparmor_restrict_unprivileged_userns` is 1 and no AppArmor profile lets palisade \
                  use user namespaces"
-                .to_owned(),
+                    .to_owned()
+            }
             (_, profile) => {
-                format!("the AppArmor profile `{}` is on this process", profile.as_deref().unwrap_or_default())
+                format!(
+                    "the AppArmor profile `{}` is on this process",
+                    profile.as_deref().unwrap_or_default()
+                )
             }
         };
         let profile = format!(
@@ -292,7 +301,8 @@ impl Clues {
     }
 
     fn outer(&self) -> String {
-        self.container.map_or_else(|| "the outer sandbox".into(), |kind| format!("the outer container ({kind})"))
+        self.container
+            .map_or_else(|| "the outer sandbox".into(), |kind| format!("the outer container ({kind})"))
     }
 
     fn filter_outside(&self, said: &str) -> (String, String) {
@@ -302,7 +312,9 @@ impl Clues {
                  unshare, mount, fsopen, open_tree, move_mount, mount_setattr, pivot_root, landlock_* and seccomp"
             }
             Some("kubernetes") => "set `securityContext.seccompProfile.type: Unconfined` for the container",
-            _ => "start palisade outside of it, or let its filter allow clone3, mount, landlock_* and seccomp",
+            _ => {
+                "start palisade outside of it, or let its filter allow clone3, mount, landlock_* and seccomp"
+            }
         };
         (format!("a seccomp filter of {} refuses it ({said})", self.outer()), fix.into())
     }
@@ -314,7 +326,9 @@ fn said(error: i32) -> String {
 
 /// Now, and after the next start.
 fn sysctl(key: &str, value: u64) -> String {
-    format!("sudo sysctl -w {key}={value} && echo '{key} = {value}' | sudo tee -a /etc/sysctl.d/90-palisade.conf")
+    format!(
+        "sudo sysctl -w {key}={value} && echo '{key} = {value}' | sudo tee -a /etc/sysctl.d/90-palisade.conf"
+    )
 }
 
 fn container(root: &Path, text: &dyn Fn(&str) -> Option<String>) -> Option<&'static str> {

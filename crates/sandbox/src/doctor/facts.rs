@@ -120,7 +120,9 @@ impl Facts {
             no_new_privs: trial::no_new_privs(),
             owners: clues.root.then(|| trial::other_owners(&scratch)),
             limits: limits(),
-            free: rustix::fs::statvfs(&existing).ok().map(|found| found.f_bavail.saturating_mul(found.f_frsize)),
+            free: rustix::fs::statvfs(&existing)
+                .ok()
+                .map(|found| found.f_bavail.saturating_mul(found.f_frsize)),
             directories: vec![directory("state", &places.state), directory("config", &places.config)],
             ledger: places.state.join("ledger").is_dir(),
             key: mode(&places.state.join("ledger.key")),
@@ -148,7 +150,8 @@ fn directory(name: &'static str, path: &Path) -> Directory {
 
 fn limits() -> Limits {
     let wanted = Wanted { memory: Some(1 << 30), pids: Some(512), cpu: Some(1_000) };
-    let mut groups = Groups::new(&format!("palisade-doctor-{}", rustix::process::getpid().as_raw_pid()), wanted);
+    let mut groups =
+        Groups::new(&format!("palisade-doctor-{}", rustix::process::getpid().as_raw_pid()), wanted);
     groups.limit(wanted);
     let held = groups.enforced.iter().map(|limit| limit.name.to_owned()).collect();
     Limits { held, freezes: groups.freeze(false).is_some_and(|done| done.is_ok()) }
@@ -160,14 +163,18 @@ fn on_path(name: &str) -> Option<PathBuf> {
         let runs = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
         runs && path.is_file()
     };
-    std::env::split_paths(&path).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(is_program)
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(is_program)
 }
 
 fn agents(home: &Path) -> Vec<Agent> {
     let variable = |name: &str| std::env::var_os(OsStr::new(name)).map(PathBuf::from);
     let tools = find_toolchains(home, home, &variable, &Path::exists);
     let inside = |path: &Path| {
-        PROGRAMS.iter().any(|folder| path.starts_with(folder)) || tools.iter().any(|found| path.starts_with(&found.host))
+        PROGRAMS.iter().any(|folder| path.starts_with(folder))
+            || tools.iter().any(|found| path.starts_with(&found.host))
     };
     let look = |name| {
         let typed = on_path(name);

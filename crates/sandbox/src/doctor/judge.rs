@@ -15,7 +15,13 @@ const LITTLE_FREE: u64 = 2 << 30;
 pub fn judge(facts: &Facts) -> Vec<Finding> {
     let clues = &facts.clues;
     let mut all = vec![kernel(clues)];
-    all.push(tried(clues, "user_namespaces", Wall::UserNamespaces, facts.user_namespaces, Severity::Required));
+    all.push(tried(
+        clues,
+        "user_namespaces",
+        Wall::UserNamespaces,
+        facts.user_namespaces,
+        Severity::Required,
+    ));
     for (name, trial) in &facts.namespaces {
         all.push(tried(clues, namespace(name), Wall::Namespace(name), *trial, Severity::Required));
     }
@@ -53,7 +59,14 @@ fn good(id: &'static str, layer: &'static str, severity: Severity, found: impl I
     Finding { id, layer, severity, status: Status::Ok, found: found.into(), cause: None, fix: None }
 }
 
-fn bad(id: &'static str, layer: &'static str, severity: Severity, found: &str, cause: String, fix: String) -> Finding {
+fn bad(
+    id: &'static str,
+    layer: &'static str,
+    severity: Severity,
+    found: &str,
+    cause: String,
+    fix: String,
+) -> Finding {
     let (cause, fix) = (Some(cause), Some(fix));
     Finding { id, layer, severity, status: Status::Fails, found: found.into(), cause, fix }
 }
@@ -110,7 +123,9 @@ fn control_groups(facts: &Facts) -> Vec<Finding> {
             if facts.limits.held.contains(name) {
                 return good(id, layer, Severity::Recommended, "a limit holds");
             }
-            let cause = format!("the controller `{name}` is not delegated to this user; the limit is watched instead");
+            let cause = format!(
+                "the controller `{name}` is not delegated to this user; the limit is watched instead"
+            );
             bad(id, layer, Severity::Recommended, "not enforced", cause, fix.into())
         })
         .collect();
@@ -126,7 +141,8 @@ fn control_groups(facts: &Facts) -> Vec<Finding> {
 fn disk(facts: &Facts) -> Finding {
     let (id, layer) = ("disk", "disk");
     let path = facts.directories.first().map(|state| state.path.display().to_string()).unwrap_or_default();
-    let fix = format!("make room on the file system of `{path}`, or set XDG_STATE_HOME to a directory with more");
+    let fix =
+        format!("make room on the file system of `{path}`, or set XDG_STATE_HOME to a directory with more");
     let Some(free) = facts.free else {
         let cause = format!("the file system of `{path}` cannot be asked");
         return bad(id, layer, Severity::Recommended, "unknown", cause, fix);
@@ -155,7 +171,14 @@ fn directory(directory: &Directory) -> Finding {
     let found = format!("`{path}`, mode {mode:03o}");
     if !directory.is_own {
         let fix = format!("sudo chown -R \"$(id -u):$(id -g)\" '{path}'");
-        return bad(id, layer, Severity::Required, &found, "somebody else owns it, and could change it".into(), fix);
+        return bad(
+            id,
+            layer,
+            Severity::Required,
+            &found,
+            "somebody else owns it, and could change it".into(),
+            fix,
+        );
     }
     if mode & 0o022 != 0 {
         let cause = "others may write to it, and so change what your sandboxes are given".into();
@@ -175,7 +198,14 @@ fn ledger(facts: &Facts) -> Vec<Finding> {
         (false, None) => good("ledger", layer, Severity::Info, "made at the first run"),
         (true, None) => {
             let fix = "put `ledger.key` back into the state directory from a backup; to begin anew, move `ledger` away";
-            bad("ledger", layer, Severity::Required, "the ledger is there and its key is not", lost.into(), fix.into())
+            bad(
+                "ledger",
+                layer,
+                Severity::Required,
+                "the ledger is there and its key is not",
+                lost.into(),
+                fix.into(),
+            )
         }
         (false, Some(_)) => good("ledger", layer, Severity::Info, "the key is there, no run is recorded yet"),
         (true, Some(_)) => good("ledger", layer, Severity::Info, "there, with its key"),

@@ -6,9 +6,14 @@ use super::*;
 
 /// A host where everything works, for an ordinary user.
 fn healthy() -> Facts {
-    let namespaces = ["mount", "pid", "network", "ipc", "uts", "cgroup"].map(|name| (name, Trial::Works)).to_vec();
-    let directory =
-        |name, mode| Directory { name, path: format!("/home/ana/{name}").into(), mode: Some(mode), is_own: true };
+    let namespaces =
+        ["mount", "pid", "network", "ipc", "uts", "cgroup"].map(|name| (name, Trial::Works)).to_vec();
+    let directory = |name, mode| Directory {
+        name,
+        path: format!("/home/ana/{name}").into(),
+        mode: Some(mode),
+        is_own: true,
+    };
     let agent = |name| Agent { name, path: Some(PathBuf::from("/usr/bin").join(name)), is_inside: true };
     Facts {
         clues: Clues {
@@ -164,7 +169,13 @@ fn sbx_11_a_missing_controller_is_named() {
         let without = |facts: &mut Facts| facts.limits.held.retain(|held| held != name);
         fails(without, id, Severity::Recommended, name, "Delegate=");
     }
-    fails(|facts| facts.limits.freezes = false, "cgroup_freeze", Severity::Recommended, "version 2", "Delegate=");
+    fails(
+        |facts| facts.limits.freezes = false,
+        "cgroup_freeze",
+        Severity::Recommended,
+        "version 2",
+        "Delegate=",
+    );
 }
 
 #[test]
@@ -181,9 +192,16 @@ fn sbx_11_a_full_disk_and_open_directories_are_named() {
 
 #[test]
 fn sbx_11_an_absent_agent_and_one_that_is_not_inside_are_named() {
-    fails(|facts| facts.agents[0].path = None, "agent_claude", Severity::Info, "not on the PATH", "npm install -g");
+    fails(
+        |facts| facts.agents[0].path = None,
+        "agent_claude",
+        Severity::Info,
+        "not on the PATH",
+        "npm install -g",
+    );
     let outside = |facts: &mut Facts| {
-        facts.agents[1] = Agent { name: "codex", path: Some("/home/ana/tools/codex".into()), is_inside: false };
+        facts.agents[1] =
+            Agent { name: "codex", path: Some("/home/ana/tools/codex".into()), is_inside: false };
     };
     fails(outside, "agent_codex", Severity::Recommended, "does not show", "--ro '/home/ana/tools' -- codex");
     fails(|facts| facts.git = None, "git", Severity::Recommended, "not on the PATH", "install git");
@@ -239,7 +257,10 @@ fn sbx_11_clues_are_read_from_where_the_kernel_writes_them() {
     put("proc/1/cgroup", "0::/kubepods/burstable/pod1\n");
     put("sys/kernel/security/lsm", "yama,apparmor");
     let clues = Clues::below(root.path());
-    assert_eq!((clues.userns_clone, clues.max_user_namespaces, clues.apparmor_userns), (Some(0), Some(12), Some(1)));
+    assert_eq!(
+        (clues.userns_clone, clues.max_user_namespaces, clues.apparmor_userns),
+        (Some(0), Some(12), Some(1))
+    );
     assert_eq!((clues.filtered, clues.container), (true, Some("kubernetes")));
     assert_eq!(clues.apparmor_profile.as_deref(), Some("docker-default (enforce)"));
     assert_eq!(clues.modules.as_deref(), Some("yama,apparmor"));

@@ -97,7 +97,8 @@ pub(super) fn mounts() -> Trial {
         let root = new("tmpfs", &[("size", "4m")])?;
         let read_only = Attributes { set: sys::READ_ONLY, private: true, ..Attributes::default() };
         sys::set_attributes(root.as_fd(), read_only)?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         let copy = rustix::mount::open_tree(CWD, "/usr", flags)?;
         sys::set_attributes(copy.as_fd(), Attributes { recursive: true, ..read_only })
     })
@@ -143,7 +144,9 @@ pub(super) fn no_new_privs() -> Trial {
 
 /// A mount of this directory whose owners are other ones; only root can.
 pub(super) fn other_owners(place: &Path) -> Trial {
-    let Ok((held, holds)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else { return Trial::Untried };
+    let Ok((held, holds)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
+        return Trial::Untried;
+    };
     match fork(libc::CLONE_NEWUSER.unsigned_abs().into(), None) {
         Err(error) => Trial::Fails(error.raw_os_error().unwrap_or(libc::EIO)),
         Ok(Side::Child) => {

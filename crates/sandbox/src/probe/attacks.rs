@@ -35,6 +35,8 @@ const fn against(part: Part, name: &'static str, run: fn(&Outside) -> Answer) ->
 }
 
 const SECCOMP: Part = Part::Seccomp;
+/// The attack that a person's own wish can let through.
+pub(crate) const PLACES: &str = "see-host-places";
 
 /// Every attack, in the order in which they are made; the last one could end the sandbox.
 #[rustfmt::skip]
@@ -49,7 +51,7 @@ pub(crate) static ATTACKS: &[Attack] = &[
     attack("namespace-ipc", |outside| namespace(outside, "ipc")),
     attack("namespace-uts", |outside| namespace(outside, "uts")),
     attack("namespace-cgroup", |outside| namespace(outside, "cgroup")),
-    attack("see-host-places", see_places),
+    attack(PLACES, see_places),
     attack("see-host-processes", |_| foreign_processes()),
     attack("see-host-devices", |_| foreign_devices()),
     attack("see-host-kernel", |_| kernel_files()),
@@ -139,7 +141,9 @@ fn number(error: &std::io::Error) -> i32 {
 }
 
 fn open(path: &str, flags: OFlags) -> Answer {
-    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map(drop).map_err(rustix::io::Errno::raw_os_error)
+    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
+        .map(drop)
+        .map_err(rustix::io::Errno::raw_os_error)
 }
 
 /// Makes a file, and takes it away again if that worked.
@@ -164,7 +168,8 @@ fn read_only(paths: &[impl AsRef<str>]) -> Answer {
 
 fn set_user_id() -> Answer {
     let safe = |path: &str| {
-        rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID))
+        rustix::fs::statvfs(path)
+            .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID))
     };
     refused_if(["/", "/usr", "/tmp"].into_iter().all(safe))
 }
@@ -223,8 +228,8 @@ fn foreign_processes() -> Answer {
 
 /// Names under `/dev` that a sandbox has; anything else is a device of the host.
 const DEVICES: [&str; 14] = [
-    "null", "zero", "full", "random", "urandom", "tty", "pts", "shm", "ptmx", "fd", "stdin", "stdout", "stderr",
-    "mqueue",
+    "null", "zero", "full", "random", "urandom", "tty", "pts", "shm", "ptmx", "fd", "stdin", "stdout",
+    "stderr", "mqueue",
 ];
 
 fn foreign_devices() -> Answer {
@@ -241,7 +246,8 @@ fn kernel_files() -> Answer {
         let file = fs::File::open(path);
         file.is_ok_and(|mut file| file.read(&mut [0u8; 16]).is_ok_and(|got| got > 0))
     };
-    let files = ["/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/cmdline", "/proc/modules", "/proc/timer_list"];
+    let files =
+        ["/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/cmdline", "/proc/modules", "/proc/timer_list"];
     refused_if(!files.into_iter().any(tells) && !Path::new("/sys/kernel").exists())
 }
 
@@ -283,7 +289,9 @@ fn gains() -> Answer {
 /// Whether a filter is on, by the process's own status.
 fn unfiltered() -> Answer {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    refused_if(status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")))
+    refused_if(
+        status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")),
+    )
 }
 
 fn clone3() -> Answer {
@@ -302,7 +310,8 @@ fn enter() -> Answer {
 
 fn terminal() -> Answer {
     use rustix::pty::OpenptFlags;
-    let near = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|error| error.raw_os_error())?;
+    let near =
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|error| error.raw_os_error())?;
     rustix::pty::unlockpt(&near).map_err(|error| error.raw_os_error())?;
     let far = rustix::pty::ioctl_tiocgptpeer(&near, OpenptFlags::RDWR | OpenptFlags::NOCTTY);
     let far = far.map_err(|error| error.raw_os_error())?;

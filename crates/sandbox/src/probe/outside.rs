@@ -24,13 +24,15 @@ const NAMESPACES: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgrou
 const MOST_PLACES: usize = 64;
 
 /// Directories of the system that the inside has of its own, or not at all; never given to be written.
-const SYSTEM: [&str; 16] = [
-    "/", "/etc", "/dev", "/proc", "/sys", "/run", "/var", "/boot", "/root", "/home", "/tmp", "/var/tmp", "/var/log",
-    "/dev/shm", "/srv", "/mnt",
+const SYSTEM: [&str; 13] = [
+    "/", "/etc", "/dev", "/proc", "/sys", "/run", "/var", "/boot", "/root", "/home", "/tmp", "/var/tmp",
+    "/dev/shm",
 ];
 
 /// Files and sockets that are worth most to an attacker.
-const PRIZES: [&str; 9] = [
+const PRIZES: [&str; 11] = [
+    "/var/log",
+    "/var/lib",
     "/etc/shadow",
     "/etc/passwd",
     "/etc/hostname",
@@ -44,7 +46,16 @@ const PRIZES: [&str; 9] = [
 
 /// The same below the home.
 const AT_HOME: [&str; 10] = [
-    "", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".netrc", ".config", ".bash_history", ".local/state/palisade",
+    "",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".config",
+    ".bash_history",
+    ".local/state/palisade",
 ];
 
 /// What the inside is told.
@@ -79,7 +90,8 @@ impl Bait {
         let name = format!("palisade-probe-{}", plan.run.as_str());
         let address = SocketAddr::from_abstract_name(name.as_bytes());
         let socket = address.and_then(|address| UnixListener::bind_addr(&address)).ok();
-        let inode = |name: &str| std::fs::metadata(Path::new("/proc/self/ns").join(name)).map(|found| found.ino());
+        let inode =
+            |name: &str| std::fs::metadata(Path::new("/proc/self/ns").join(name)).map(|found| found.ino());
         let namespaces = NAMESPACES.iter().filter_map(|name| Some(((*name).to_owned(), inode(name).ok()?)));
         let outside = Outside {
             port: tcp.as_ref().and_then(|held| held.local_addr().ok()).map(|address| address.port()),
@@ -126,6 +138,8 @@ fn is_given(plan: &Plan, path: &Path, never_written: bool) -> bool {
                 // A sandbox has its own of these.
                 && !["/proc", "/dev", "/sys", "/"].iter().any(|own| host == Path::new(own))
         }
-        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing | Source::Layer(_) => false,
+        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing | Source::Layer(_) => {
+            false
+        }
     })
 }

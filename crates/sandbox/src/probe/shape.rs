@@ -4,19 +4,20 @@
 //! a new test. Invariant: two plans of one name differ in paths of people, sizes and texts only.
 
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use crate::plan::{Mount, Plan, Source};
+use crate::filter::Tracing;
+use crate::plan::{Access, Mount, Plan, Source};
 
 /// First parts of paths that mean the same on every machine; what is mounted there is part of the shape.
 const SYSTEM: [&str; 16] = [
-    "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "nix", "etc", "dev", "proc", "sys", "run", "var",
-    "boot",
+    "usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "nix", "etc", "dev", "proc", "sys",
+    "run", "var", "boot",
 ];
 
 /// Directories that belong to people below their first part.
@@ -41,46 +42,58 @@ pub(crate) fn name(plan: &Plan) -> io::Result<String> {
     Ok(format!("{boot}-{}", rest.get(..32).unwrap_or(&rest)))
 }
 
-/// The shape itself.
-fn shape(plan: &Plan) -> String {
-    let mut text = String::with_capacity(4096);
-    let mut places = BTreeSet::new();
+/// The shape itself, as bytes that only this program reads.
+fn shape(plan: &Plan) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(4096);
+    let mut places: BTreeSet<[u8; 6]> = BTreeSet::new();
     for mount in &plan.mounts {
-        let line = line(mount);
-        if is_system(&mount.at) {
-            let _ = writeln!(text, "{} {line}", mount.at.display());
+        let code = code(mount);
+        if mount.base || is_system(&mount.at) {
+            bytes.extend_from_slice(mount.at.as_os_str().as_bytes());
+            bytes.push(0);
+            bytes.extend_from_slice(&code);
         } else {
-            places.insert(line);
+            places.insert(code);
         }
     }
-    for line in places {
-        let _ = writeln!(text, "place {line}");
-    }
-    let owns = plan.identity.owns.is_some();
+    bytes.push(0);
+    bytes.extend(places.into_iter().flatten());
+    bytes.push(0);
+    bytes.extend(plan.left_out.iter().flat_map(|part| part.word().bytes()));
     // The filter itself belongs to the build.
-    let _ = writeln!(text, "{:?} {} {:?} {owns}", plan.left_out, plan.landlock, plan.tracing);
-    text
+    let traces = plan.tracing == Tracing::Own;
+    bytes.extend([0, u8::from(traces), u8::from(plan.identity.owns.is_some())]);
+    bytes.extend(plan.landlock.to_le_bytes());
+    bytes
 }
 
 fn is_system(at: &Path) -> bool {
-    let mut parts = at.components().skip(1);
+    let text = at.as_os_str().as_bytes();
+    let mut parts = text.split(|byte| *byte == b'/').filter(|part| !part.is_empty());
     match parts.next() {
         None => true,
-        Some(first) if OF_PEOPLE.iter().any(|name| first.as_os_str() == *name) => parts.next().is_none(),
-        Some(first) => SYSTEM.iter().any(|system| first.as_os_str() == *system),
+        Some(first) if OF_PEOPLE.iter().any(|name| first == name.as_bytes()) => parts.next().is_none(),
+        Some(first) => SYSTEM.iter().any(|system| first == system.as_bytes()),
     }
 }
 
-fn line(mount: &Mount) -> String {
+/// What a mount shows and allows, in six bytes.
+fn code(mount: &Mount) -> [u8; 6] {
     let source = match &mount.source {
-        Source::Host(path) if *path == mount.at => "same",
-        Source::Host(path) if is_system(path) => "system",
-        Source::Host(_) => "other",
-        Source::Memory(..) => "memory",
-        Source::Processes => "processes",
-        Source::Terminals => "terminals",
-        Source::Nothing => "nothing",
-        Source::Layer(_) => "layer",
+        Source::Host(path) if path.as_os_str() == mount.at.as_os_str() => 0,
+        Source::Host(path) if is_system(path) => 1,
+        Source::Host(_) => 2,
+        Source::Memory(..) => 3,
+        Source::Processes => 4,
+        Source::Terminals => 5,
+        Source::Nothing => 6,
+        Source::Layer(_) => 7,
     };
-    format!("{source} {:?} {} {} {}", mount.access, mount.owned, mount.programs, mount.writable_anyway)
+    let access = match mount.access {
+        Access::Read => 0,
+        Access::Write => 1,
+        Access::Device => 2,
+    };
+    let flags = [mount.owned, mount.programs, mount.writable_anyway, mount.base].map(u8::from);
+    [source, access, flags[0], flags[1], flags[2], flags[3]]
 }

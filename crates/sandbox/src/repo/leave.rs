@@ -105,7 +105,7 @@ impl Repository {
         match ended {
             Some(Ended::Code(0)) => Ok(Some(file)),
             Some(Ended::Code(_)) if String::from_utf8_lossy(&told).contains("empty bundle") => Ok(None),
-            Some(Ended::Code(_) | Ended::Signal(_) | Ended::NotExecuted(_) | Ended::Killed) => {
+            Some(Ended::Code(_) | Ended::Signal(_) | Ended::NotExecuted(_) | Ended::Over(_) | Ended::Killed) => {
                 Err(TakeError::Bundle(shown(&told)))
             }
             None => Err(TakeError::TooMuch),

@@ -10,6 +10,9 @@ use rustix::io::Errno;
 /// How deep it goes by itself; what is deeper is brought up first.
 const DEEPEST: usize = 200;
 
+/// How often what came up is gone through; more means that somebody is adding to it.
+const MOST_ROUNDS: usize = 100_000;
+
 /// Removes it; what is not there is removed.
 pub(crate) fn tree(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
@@ -24,8 +27,12 @@ pub(crate) fn tree(path: &Path) -> io::Result<()> {
 /// Removes an entry of a directory that is open.
 pub(crate) fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()> {
     // Each time around, what was too deep has come up to the top.
-    while !entry(folder, name, None, 0)? {}
-    Ok(())
+    for _ in 0..MOST_ROUNDS {
+        if entry(folder, name, None, 0)? {
+            return Ok(());
+        }
+    }
+    Err(Errno::NOTEMPTY.into())
 }
 
 /// Removes one entry; whether all of it is gone.
@@ -55,7 +62,8 @@ fn entry(folder: BorrowedFd<'_>, name: &std::ffi::CStr, top: Option<BorrowedFd<'
     }
     match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
         Ok(()) => Ok(true),
-        Err(Errno::NOTEMPTY | Errno::EXIST) if !gone => Ok(false),
+        // What was too deep is here now.
+        Err(Errno::NOTEMPTY | Errno::EXIST) if !gone || top.is_none() => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
@@ -90,7 +98,7 @@ mod tests {
         std::fs::write(beside.join("file"), "kept").unwrap();
         std::os::unix::fs::symlink(&beside, tree_at.join("a/link")).unwrap();
         std::fs::write(tree_at.join("a/b/file"), "x").unwrap();
-        std::fs::set_permissions(tree_at.join("a/b"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(tree_at.join("a/b"), std::fs::Permissions::from_mode(0o0)).unwrap();
         let mut folder = rustix::fs::open(&tree_at, OFlags::RDONLY, Mode::empty()).unwrap();
         for _ in 0..2000 {
             rustix::fs::mkdirat(&folder, "deep", Mode::from_raw_mode(0o700)).unwrap();

@@ -168,7 +168,9 @@ pub(crate) fn bpf() -> Answer {
         *to = value;
     }
     // SAFETY: the structure is as long as is said and outlives the call.
-    told_fd(unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) })
+    told_fd(unsafe {
+        libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes))
+    })
 }
 
 /// Counts an event of this process.

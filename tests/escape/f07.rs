@@ -17,4 +17,23 @@ both! {
         // The control: on the host it is there.
         assert_eq!(with_root("./attacker descriptors").of("9"), "/");
     }
+
+    #[ignore = "open: a pipe goes in as it is, and /proc/self/fd opens its other end: a user's shell takes what is put in"]
+    fn adv_f07_b_a_pipe_that_goes_in_cannot_be_turned_around(stage) {
+        let pipeline = |inside: &str, around: [&str; 2]| {
+            let [before, after] = around;
+            let mut shell = stage.command("sh");
+            let palisade = stage.path("palisade");
+            shell.args(["-c", &format!("{before} {palisade} run -- sh -c '{inside}' {after}")]);
+            finish(shell).stdout
+        };
+
+        // Into what a shell of the host's reads next.
+        let run = pipeline("echo \"echo taken over\" > /proc/self/fd/0", ["printf 'echo fine\\n' | (", "; sh)"]);
+        assert_eq!(run, "fine\n");
+        // Out of what a program of the host's wrote before.
+        let read = "exec 3</proc/self/fd/1 && head -c 6 <&3 > got";
+        pipeline(read, ["mkfifo gate; (echo secret;", "; echo > gate) | (read wait < gate; cat)"]);
+        assert_eq!(std::fs::read_to_string(stage.at("work/got")).unwrap_or_default(), "");
+    }
 }

@@ -5,6 +5,8 @@
 //! all, the same attack gets through. `attacker` performs attacks, `bare` makes sandboxes that lack a wall.
 
 mod kit;
+mod programs;
+mod snapshot;
 mod terminal;
 
 mod c01;

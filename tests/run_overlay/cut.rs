@@ -1,6 +1,6 @@
 //! `palisade apply` killed at any time.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::scene::{Scene, everybody, shape, snapshot};
 
@@ -11,10 +11,15 @@ fn an_apply_that_is_killed_is_rolled_back_by_the_next_command() {
         let scene = Scene::new(who, before);
         let was = snapshot(&scene.worktree());
         scene.run("for i in $(seq 150); do echo new > d$i/f; rm d$i/g; echo more > d$i/h; done; rm -r d7; mkdir -p a/b");
+        let began = Instant::now();
+        scene.done(&["apply"]);
+        let whole = began.elapsed();
+        scene.done(&["apply", "--undo"]);
         let mut torn = 0;
-        for round in 0..tests::scale(200, 12) {
+        for round in 0..u32::try_from(tests::scale(240, 12)).unwrap() {
             let mut apply = scene.prepared(&["apply"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(15 + 7 * (round as u64 % 25)));
+            // From early to late in the time that a whole one takes.
+            std::thread::sleep(whole.mul_f64(0.2 + 0.07 * f64::from(round % 12)));
             let _ = apply.kill();
             apply.wait().unwrap();
             let state = scene.json(&["runs"])[0]["state"].as_str().unwrap().to_owned();

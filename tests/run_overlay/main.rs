@@ -2,7 +2,7 @@
 //!
 //! The same story is told twice where the test itself is root: by root, whose sandboxes have a user of their own, and
 //! by a throw-away user. Nothing here needs a daemon.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends here")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends here")]
 
 mod conflicts;
 mod cut;

@@ -3,6 +3,8 @@
 //! Machines are simulated for real: this program puts a seccomp filter on itself, as an outer container does, and
 //! becomes `palisade` under it.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what helps tests fails as they do")]
+
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -134,8 +136,13 @@ fn json(output: &Output) -> Value {
 
 /// The check of this id.
 fn check(document: &Value, id: &str) -> Value {
-    let checks = document["result"]["checks"].as_array().unwrap_or_else(|| panic!("{document}"));
-    checks.iter().find(|check| check["id"] == id).cloned().unwrap_or_else(|| panic!("no {id}: {document}"))
+    let checks =
+        document.pointer("/result/checks").and_then(Value::as_array).unwrap_or_else(|| panic!("{document}"));
+    checks
+        .iter()
+        .find(|check| check.get("id").is_some_and(|own| own == id))
+        .cloned()
+        .unwrap_or_else(|| panic!("no {id}: {document}"))
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
+use crate::files::{self, Base};
 use crate::filter::Filter;
 use crate::line::Line;
 use crate::plan::{Identity, Part, Plan};
@@ -90,12 +91,21 @@ pub(crate) fn enter(mut given: Given<'_>) -> ! {
 }
 
 fn make(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
-    let root = begin(&given.plan.identity, &given.line, &given.groups)?;
+    let mut base = files::base();
+    if !given.plan.has(Part::ReadOnly) {
+        base.mounts = given.plan.mounts.iter().filter(|mount| mount.base).cloned().collect();
+    }
+    let root = begin(&given.plan.identity, &given.line, &given.groups, &base)?;
     finish(given, root)
 }
 
 /// The part that does not depend on the command: can be done ahead of time.
-pub(crate) fn begin(identity: &Identity, line: &Line, groups: &[OwnedFd]) -> Result<Root, Broken> {
+pub(crate) fn begin(
+    identity: &Identity,
+    line: &Line,
+    groups: &[OwnedFd],
+    base: &Base,
+) -> Result<Root, Broken> {
     sys::process::reset_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .at(Step::Owners, "parent")?;
@@ -108,7 +118,7 @@ pub(crate) fn begin(identity: &Identity, line: &Line, groups: &[OwnedFd]) -> Res
     enter_groups(groups)?;
     sys::process::name_host(HOST_NAME).at(Step::Host, "host name")?;
     sys::net::raise_loopback().at(Step::Loopback, "lo")?;
-    Root::new()
+    Root::new(base)
 }
 
 /// The rest, up to process 1.

@@ -17,6 +17,7 @@ use crate::groups::Groups;
 use crate::inside::{self, Broken, Given, Step};
 use crate::launch::{Held, LaunchError, Tree, ready, sealed_init};
 use crate::line::Line;
+use crate::permit::Permit;
 use crate::plan::Plan;
 use crate::standard::Standard;
 use crate::sys::process::{Side, enter, fork, leave};
@@ -33,7 +34,8 @@ impl Plan {
     ///
     /// # Errors
     /// When it is gone, or belongs to somebody else.
-    pub fn join(self, init: i32, mut standard: Standard) -> Result<Held, LaunchError> {
+    pub fn join(self, permit: Permit, init: i32, mut standard: Standard) -> Result<Held, LaunchError> {
+        let Permit { .. } = permit;
         let prepare = |what: &'static str| move |error: io::Error| LaunchError::Prepare(what, error);
         let init = Pid::from_raw(init).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH));
         let init = init.and_then(|init| Ok(rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?));

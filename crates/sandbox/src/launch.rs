@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use crate::groups::Groups;
 use crate::inside::{self, Broken, Given};
 use crate::line::{Line, Word};
+use crate::permit::Permit;
 use crate::plan::{Identity, Plan};
 use crate::root::{self, FromHost};
 use crate::standard::Standard;
@@ -148,7 +149,8 @@ impl Plan {
     ///
     /// # Errors
     /// When a layer cannot be made; nothing is left behind.
-    pub fn launch(self, mut standard: Standard) -> Result<Held, LaunchError> {
+    pub fn launch(self, permit: Permit, mut standard: Standard) -> Result<Held, LaunchError> {
+        let Permit { .. } = permit;
         let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
         let owners = match self.identity.owns {
             Some(_) => Some(Owners::new(&self.identity).map_err(|error| LaunchError::Prepare("owners", error))?),

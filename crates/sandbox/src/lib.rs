@@ -19,6 +19,7 @@ mod join;
 mod launch;
 mod line;
 mod measure;
+mod permit;
 mod plan;
 pub mod probe;
 pub mod profile;
@@ -40,6 +41,7 @@ pub use filter::{Filter, Instruction, Listed, Tracing, allowed, name_of, why_ref
 pub use given::{Caller, Prepared};
 pub use launch::{Held, LaunchError, Refused};
 pub use measure::Account;
+pub use permit::Permit;
 pub use plan::{Part, Plan};
 pub use receipt::RunId;
 pub use repo::{Became, Commit, TakeError, Unusable};

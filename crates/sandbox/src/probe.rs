@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
+use crate::permit::Permit;
 use crate::groups::Wanted;
 use crate::launch::{Held, LaunchError};
 use crate::plan::{Access, Mount, Part, Plan};
@@ -176,7 +177,7 @@ impl SelfTest {
         let null =
             || rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, rustix::fs::Mode::empty());
         let standard = Standard::of([null().map_err(failed)?, inside, null().map_err(failed)?]);
-        let ended = trial.launch(standard).and_then(Held::go)?.wait();
+        let ended = trial.launch(Permit::own_process(), standard).and_then(Held::go)?.wait();
         ended.map_err(|error| SelfTestError::File("end of the trial", error))?;
         let mut text = String::new();
         let read = fs::File::from(answers).take(MOST_BYTES).read_to_string(&mut text);

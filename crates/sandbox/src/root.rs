@@ -16,7 +16,7 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
 };
 
-use crate::files;
+use crate::files::Base;
 use crate::inside::{At as _, Broken, Step};
 use crate::plan::{Layer, Mount, Plan, Source};
 use crate::sys::{self, Attributes};
@@ -67,14 +67,13 @@ pub(crate) struct Root(OwnedFd);
 
 impl Root {
     /// The part that every sandbox has: system directories, devices, processes.
-    pub(crate) fn new() -> Result<Self, Broken> {
+    pub(crate) fn new(base: &Base) -> Result<Self, Broken> {
         let memory = [("size", "4m"), ("nr_inodes", "4096"), ("mode", "0755")];
         let attributes = sys::NO_SUID | sys::NO_DEVICES;
         let root = Self(new("tmpfs", &memory, attributes).at(Step::Root, "tmpfs")?);
         // It must be somewhere before it can become the root. Over the old root it covers nothing: paths still begin
         // below it.
         put(&root.0, CWD, Path::new("/")).at(Step::Root, "/")?;
-        let base = files::base();
         for folder in &base.folders {
             folders(root.0.as_fd(), folder).at(Step::Root, folder)?;
         }

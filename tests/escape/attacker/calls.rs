@@ -40,8 +40,8 @@ pub(crate) fn dangerous() {
         ("swapon", 167, [path, 0, 0, 0, 0, 0]),
         ("swapoff", 168, [path, 0, 0, 0, 0, 0]),
         ("acct", 163, [path, 0, 0, 0, 0, 0]),
-        ("quotactl", 179, [0x80_0001_00, path, 0, page, 0, 0]),
-        ("quotactl_fd", 443, [0, 0x80_0001_00, 0, page, 0, 0]),
+        ("quotactl", 179, [0x8000_0100, path, 0, page, 0, 0]),
+        ("quotactl_fd", 443, [0, 0x8000_0100, 0, page, 0, 0]),
         ("lookup_dcookie", 212, [1, page, 64, 0, 0, 0]),
         ("personality", 135, [0x0400000, 0, 0, 0, 0, 0]),
         ("modify_ldt", 154, [0, page, 64, 0, 0, 0]),
@@ -184,7 +184,7 @@ pub(crate) fn mounts() {
     let text = |text: &str| c(text).into_raw() as u64;
     let (proc, tmp, tmpfs, here) =
         (text("/proc"), text("/tmp"), text("tmpfs"), u64::from((-100i32).cast_unsigned()));
-    let (root, empty) = (text("/"), text(""));
+    let root = text("/");
     let list: [(&str, i64, [u64; 6]); 15] = [
         ("mount-tmpfs", 165, [tmpfs, tmp, tmpfs, 0, 0, 0]),
         ("mount-bind", 165, [root, tmp, 0, 0x1000, 0, 0]),
@@ -209,7 +209,6 @@ pub(crate) fn mounts() {
         });
         say(name, verdict);
     }
-    let _ = empty;
     say("mount table", if table() == before { "unchanged" } else { "changed" });
 }
 

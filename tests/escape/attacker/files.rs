@@ -70,10 +70,10 @@ pub(crate) fn change(at: &str) {
             ("reopen-path", reopened(libc::O_PATH, "reopen-path")),
             ("reopen-read", reopened(0, "reopen-read")),
             ("create", open("created", OpenOptions::new().write(true).create_new(true))),
-            ("create-unnamed", {
-                let options = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(at).map(drop);
-                options
-            }),
+            (
+                "create-unnamed",
+                OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(at).map(drop),
+            ),
             ("mkdir", fs::create_dir(path("made"))),
             ("symlink", std::os::unix::fs::symlink("/etc/passwd", path("linked"))),
             ("mkfifo", call(libc::mkfifo(named("fifo").as_ptr(), 0o666))),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ledger::{Decision, Draft};
-use sandbox::{Ask, Control, RunId, Said};
+use sandbox::{Ask, Control, Permit, RunId, Said};
 use serde_json::json;
 
 use super::record::OwnRecord;
@@ -123,7 +123,7 @@ fn joined(home: &Home, name: Option<&str>) -> Result<u8, Failure> {
     let record = OwnRecord::open(&home.state)?;
     let draft = Draft::new(&run::who(), "sandbox.join", Decision::Allowed).on(run.as_str()).because("asked by its user");
     record.append(&draft)?;
-    let held = plan.with_command(vec!["/bin/bash".into()]).join(said.pid, run::standard(false)?);
+    let held = plan.with_command(vec!["/bin/bash".into()]).join(Permit::own_process(), said.pid, run::standard(false)?);
     let ended = held.and_then(sandbox::Held::go).map_err(run::refused)?.wait();
     Ok(ended.map_err(|error| Failure::Sandbox(error.to_string(), 125))?.code())
 }

@@ -17,7 +17,7 @@ use sandbox::profile::{
 use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
 };
-use sandbox::{Caller, Control, Ended, Held, LaunchError, Over, Spec, Standard};
+use sandbox::{Caller, Control, Ended, Held, LaunchError, Over, Permit, Spec, Standard};
 use serde_json::json;
 
 use super::changes::Begun;
@@ -87,7 +87,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
     let held = prepared.spec.clone().plan(run.clone()).map_err(|error| broken(&error));
     let held = held.and_then(|plan| doctor::proven(&home.state, plan));
-    let held = held.and_then(|plan| plan.launch(standard(json)?).map_err(refused));
+    let held = held.and_then(|plan| plan.launch(Permit::own_process(), standard(json)?).map_err(refused));
     let held = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),

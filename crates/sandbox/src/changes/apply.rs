@@ -19,6 +19,9 @@ use super::undo::{self, UndoError};
 use super::{Kind, What};
 use crate::profile::Control;
 
+/// So many files wait for the disk one by one; more wait once, for all that the disk has to do.
+const FEW: usize = 64;
+
 /// What a person asked for.
 pub struct Apply<'a> {
     /// Only these, and what is below them, relative to the worktree; none: everything.
@@ -142,18 +145,20 @@ impl Kept {
         let mut journal = Journal::begin(&self.folder, planned.steps, planned.folders).map_err(ApplyError::Journal)?;
         let before = Root::open(&journal.folder.join("before")).map_err(ApplyError::Journal)?;
         let owner = owner(&host, is_root).map_err(ApplyError::Journal)?;
+        let waits = journal.steps.len() <= FEW;
         let mut carrier = Carrier {
             host: &host,
             upper: &mut upper,
             journal: &mut journal,
             before: &before,
             owner,
+            waits,
             #[cfg(test)]
             lives: self.lives,
         };
         let done = carrier.carry().and_then(|()| {
-            // One wait for the disk, before the journal says that all is done.
-            let synced = rustix::fs::syncfs(host.fd()).map_err(io::Error::from);
+            // For many, one wait for the whole disk, before the journal says that all is done.
+            let synced = if waits { Ok(()) } else { rustix::fs::syncfs(host.fd()).map_err(io::Error::from) };
             synced.and_then(|()| journal.reached(Progress::Done)).map_err(|error| (PathBuf::new(), error))
         });
         #[cfg(test)]

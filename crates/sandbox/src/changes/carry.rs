@@ -33,6 +33,8 @@ pub(super) struct Carrier<'a> {
     pub(super) before: &'a Root,
     /// None: files are the caller's own anyway.
     pub(super) owner: Option<Owner>,
+    /// Whether each file waits for the disk by itself.
+    pub(super) waits: bool,
     /// In tests: how many more moments it lives.
     #[cfg(test)]
     pub(super) lives: Option<u32>,
@@ -118,7 +120,8 @@ impl Carrier<'_> {
                 if let Some((user, group)) = self.owner_in(parent)? {
                     rustix::fs::fchown(&to, Some(user), Some(group))?;
                 }
-                return Ok(rustix::fs::fchmod(&to, Mode::from_raw_mode(mode))?);
+                rustix::fs::fchmod(&to, Mode::from_raw_mode(mode))?;
+                return if self.waits { to.sync_data() } else { Ok(()) };
             }
         }
         if let Some((user, group)) = self.owner_in(parent)? {

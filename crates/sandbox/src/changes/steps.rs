@@ -160,7 +160,7 @@ impl Question<'_> {
             last.insert(path.clone(), after.mode);
         }
         let mut same_as = None;
-        if what == Plain::File && after.seen.links > 1 {
+        if what == Plain::File && after.seen.shared {
             let key = (after.seen.dev, after.seen.ino, after.mode);
             same_as = put.get(&key).copied();
             put.entry(key).or_insert(steps.len());

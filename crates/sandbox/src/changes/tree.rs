@@ -27,25 +27,26 @@ pub(crate) struct Seen {
     pub(crate) ino: u64,
     pub(crate) mode: u32,
     pub(crate) size: u64,
-    pub(crate) links: u64,
+    /// Whether it has more names than one.
+    pub(crate) shared: bool,
     /// Nanoseconds since 1970.
     pub(crate) mtime: i64,
     pub(crate) ctime: i64,
 }
 
 impl Seen {
-    #[expect(clippy::allow_attributes, reason = "the widths of these fields differ between machines")]
-    #[allow(clippy::unnecessary_cast, clippy::cast_lossless, reason = "as above")]
     pub(super) fn of(stat: &Stat) -> Self {
-        let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+        let nanos = |seconds: i64, nanos: u64| {
+            seconds.saturating_mul(1_000_000_000).saturating_add(i64::try_from(nanos).unwrap_or(0))
+        };
         Self {
-            dev: stat.st_dev as u64,
-            ino: stat.st_ino as u64,
-            mode: stat.st_mode as u32,
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+            mode: stat.st_mode,
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            links: stat.st_nlink as u64,
-            mtime: nanos(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            ctime: nanos(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+            shared: stat.st_nlink > 1,
+            mtime: nanos(stat.st_mtime, stat.st_mtime_nsec),
+            ctime: nanos(stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 

@@ -148,7 +148,6 @@ pub(super) fn roll_back(journal: &mut Journal, host: &Root, mode: Mode) -> Resul
     for (path, seen) in journal.folders.iter().rev() {
         let _ = restore_times(host, path, seen);
     }
-    let _ = rustix::fs::syncfs(host.fd());
     journal.reached(Progress::Undone).map_err(UndoError::Journal)?;
     Ok(kept)
 }

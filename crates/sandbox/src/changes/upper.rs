@@ -75,7 +75,13 @@ impl Upper {
 
     /// A directory, to list it.
     pub(super) fn directory(&mut self, path: &Path) -> io::Result<OwnedFd> {
-        self.unlocking(path, 0o700, |root| root.directory(path))
+        let is_root = rustix::process::geteuid().is_root();
+        self.unlocking(path, 0o700, |root| {
+            let directory = root.directory(path)?;
+            // One that can be listed and not be entered is as closed as any.
+            let closed = rustix::fs::fstat(&directory)?.st_mode & 0o500 != 0o500 && !is_root;
+            if closed { Err(io::ErrorKind::PermissionDenied.into()) } else { Ok(directory) }
+        })
     }
 
     /// A file with content.

@@ -233,9 +233,7 @@ impl Clues {
                 let modules = self.modules.clone().unwrap_or_default();
                 let list = if modules.is_empty() { "yama,apparmor".to_owned() } else { modules };
                 (
-                    format!(
-                        "landlock is built in and switched off: it is not in the list of `lsm=` ({said})"
-                    ),
+                    format!("it is built in and switched off: it is not in the list of `lsm=` ({said})"),
                     format!(
                         "add `lsm=landlock,{list}` to the kernel's command line (GRUB_CMDLINE_LINUX in \
                          /etc/default/grub, then `sudo update-grub`) and start the machine again"
@@ -243,7 +241,7 @@ impl Clues {
                 )
             }
             libc::ENOSYS if !self.filtered || self.version() < (5, 13) => (
-                format!("kernel {} has no landlock ({said})", self.kernel),
+                format!("kernel {} does not have it ({said})", self.kernel),
                 "use a kernel of 5.13 or later with CONFIG_SECURITY_LANDLOCK=y".into(),
             ),
             _ if self.filtered => self.filter_outside(&said),

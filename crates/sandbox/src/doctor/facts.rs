@@ -118,7 +118,7 @@ impl Facts {
             landlock: sys::probe::landlock(),
             filter: trial::filter(),
             no_new_privs: trial::no_new_privs(),
-            owners: clues.root.then(|| trial::other_owners(&scratch)),
+            owners: clues.root.then(|| then(there, &|| trial::other_owners(&scratch))),
             limits: limits(),
             free: rustix::fs::statvfs(&existing)
                 .ok()
@@ -186,7 +186,9 @@ fn agents(home: &Path) -> Vec<Agent> {
 }
 
 fn git() -> Option<String> {
-    let output = Command::new(on_path("git")?).arg("--version").env_clear().output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    text.strip_prefix("git version ").map(str::to_owned)
+    let program = on_path("git")?;
+    let output = Command::new(program).arg("--version").env_clear().output();
+    let text =
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    Some(text.strip_prefix("git version ").unwrap_or("of an unknown version").to_owned())
 }

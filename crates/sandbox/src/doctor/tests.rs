@@ -150,7 +150,7 @@ fn sbx_11_a_missing_landlock_is_named_by_its_cause() {
         facts.landlock = Err(libc::ENOSYS);
         facts.clues.kernel = "5.10.0-28-amd64".into();
     };
-    fails(kernel, id, Severity::Required, "has no landlock", "5.13 or later");
+    fails(kernel, id, Severity::Required, "does not have it", "5.13 or later");
     let off = |facts: &mut Facts| {
         facts.landlock = Err(libc::EOPNOTSUPP);
         facts.clues.modules = Some("lockdown,yama,apparmor".into());

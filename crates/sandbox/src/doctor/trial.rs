@@ -56,6 +56,15 @@ pub(super) fn child(namespaces: i32, what: impl FnOnce() -> io::Result<()>) -> T
     }
 }
 
+/// Does something in an ordinary child, which needs nothing that could be refused.
+fn plain(what: impl FnOnce() -> io::Result<()>) -> Trial {
+    let what = || what().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO));
+    match sys::probe::in_child(what) {
+        Ok(()) => Trial::Works,
+        Err(error) => Trial::Fails(error),
+    }
+}
+
 /// Whether a kind of namespace can be made, with a user namespace of its own.
 pub(super) fn namespace(kind: i32) -> Trial {
     child(libc::CLONE_NEWUSER | kind, || Ok(()))
@@ -134,12 +143,12 @@ pub(super) fn overlay(place: &Path) -> Trial {
 
 /// A filter of system calls that refuses nothing.
 pub(super) fn filter() -> Trial {
-    child(0, || crate::probe::refuse_calls(&[]))
+    plain(|| crate::probe::refuse_calls(&[]))
 }
 
 /// That no program gives privileges.
 pub(super) fn no_new_privs() -> Trial {
-    child(0, || Ok(rustix::thread::set_no_new_privs(true)?))
+    plain(|| Ok(rustix::thread::set_no_new_privs(true)?))
 }
 
 /// A mount of this directory whose owners are other ones; only root can.

@@ -198,22 +198,18 @@ fn namespace(outside: &Outside, name: &str) -> Answer {
     }
 }
 
-/// A place of the host that is the same one inside, from the root or from any other mount.
+/// A place of the host that is the same one inside: at its own path, or mounted anywhere else.
 fn see_places(outside: &Outside) -> Answer {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Ok(()) };
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-    // What the kernel makes, and single files, hold no such place.
-    let own = |point: &&str| !["/proc/", "/dev/", "/etc/"].iter().any(|start| point.starts_with(start));
-    for point in points.filter(own).map(Path::new) {
-        let is = |path: &Path, (_, device, inode): &(String, u64, u64)| {
-            fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (*device, *inode))
-        };
-        let below = |place: &(String, u64, u64)| point.join(place.0.trim_start_matches('/'));
-        if outside.places.iter().any(|place| is(point, place) || is(&below(place), place)) {
-            return Ok(());
-        }
-    }
-    Err(0)
+    let identity = |path: &Path| fs::symlink_metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let of_host = |(_, device, inode): &(String, u64, u64)| (*device, *inode);
+    let at_its_path = |place: &(String, u64, u64)| identity(Path::new(&place.0)) == Some(of_host(place));
+    let is_of_host = |point: &str| {
+        identity(Path::new(point))
+            .is_some_and(|found| outside.places.iter().any(|place| of_host(place) == found))
+    };
+    let mut points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    refused_if(!outside.places.iter().any(at_its_path) && !points.any(is_of_host))
 }
 
 /// `/proc` shows the processes of another namespace if it does not show this one under its number.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::host::{Git, exclusive, program, shown};
 use super::ingest::{Commit, IngestError, ingest};
 use super::{Repository, refs};
+use crate::permit::Permit;
 use crate::launch::Held;
 use crate::plan::Identity;
 use crate::running::Ended;
@@ -99,7 +100,7 @@ impl Repository {
         let (err, err_inside) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let null: OwnedFd = File::open("/dev/null").map_err(failed)?.into();
         let identity = self.identity_of_layer(&spec)?;
-        let running = spec.plan_as(run.clone(), identity)?.launch(Standard::of([null, out_inside, err_inside])).and_then(Held::go)?;
+        let running = spec.plan_as(run.clone(), identity)?.launch(Permit::own_process(), Standard::of([null, out_inside, err_inside])).and_then(Held::go)?;
         let mut told = Vec::new();
         let ended = drained(running, &out, &mut file, &err, &mut told).map_err(failed)?;
         match ended {

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use serde::{Deserialize, Serialize};
 
 use super::message;
+use crate::files;
 use crate::groups::{Groups, Wanted};
 use crate::inside::{self, Broken, Given};
 use crate::launch::{LaunchError, NAMESPACES, Owners, Refused, Tree, map, opened, ready};
@@ -138,7 +139,7 @@ fn wait(
     tasks: &[OwnedFd],
 ) -> Result<std::convert::Infallible, Broken> {
     let strange = |what: &str| Broken { step: inside::Step::Init, what: what.to_owned(), error: libc::EBADMSG };
-    let root = inside::begin(identity, line, tasks)?;
+    let root = inside::begin(identity, line, tasks, &files::base())?;
     line.base_is_made().map_err(|_| strange("launcher"))?;
     let (handover, fds) = message::receive::<Handover>(line.as_fd()).map_err(|_| strange("launcher"))?;
     let Handover { plan, opened } = handover.ok_or_else(|| strange("plan"))?;

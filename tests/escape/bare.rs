@@ -38,7 +38,12 @@ fn main() -> ExitCode {
         plan = plan.without(part);
     }
     let standard = Standard::of_this_process().unwrap();
-    let ended = plan.launch(sandbox::Permit::own_process(), standard).and_then(sandbox::Held::go).unwrap().wait().unwrap();
+    let ended = plan
+        .launch(sandbox::Permit::own_process(), standard)
+        .and_then(sandbox::Held::go)
+        .unwrap()
+        .wait()
+        .unwrap();
     ExitCode::from(ended.code())
 }
 

@@ -28,6 +28,17 @@ fn adv_g05_what_was_planted_is_put_away_and_named() {
     }
 }
 
+/// The control: what the tests here plant does run when nobody puts it away.
+#[test]
+fn adv_g05_control_the_same_repository_left_in_place_runs_its_program() {
+    let room = Room::with_repository(everyone()[0]);
+    room.git(&["init", "-q", "sub/nest"]);
+    let (nest, evil) = (room.project.join("sub/nest"), format!("touch {}", room.canary().display()));
+    room.git_in(&nest, &["config", "core.fsmonitor", &evil]);
+    drop(room.host(&nest, "git").arg("status").output().unwrap());
+    assert!(room.canary().exists());
+}
+
 #[test]
 fn adv_f04_control_files_that_were_absent_never_reach_the_host() {
     for who in everyone() {

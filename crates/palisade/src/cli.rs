@@ -243,6 +243,11 @@ pub(crate) struct RunArgs {
     /// Go on without this layer; the run is weaker, and every report of it says so
     #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
     pub(crate) allow_degraded: Vec<Degradable>,
+    /// Afterwards, say what was refused, by which rule, and what would allow it
+    ///
+    /// The command is traced for it: it is slower, and debuggers such as strace and gdb do not work in it.
+    #[arg(long)]
+    pub(crate) explain: bool,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -19,6 +19,7 @@ use crate::given::Prepared;
 use crate::profile::{Profile, Worktree};
 use crate::repo::{Commit, Repository, TakeError};
 use crate::RunId;
+use crate::worktree::Left;
 use quarantine::Quarantine;
 use stamp::Stamp;
 use walk::{Found, Rule, Walk};
@@ -97,7 +98,8 @@ impl Watch {
     }
 
     /// Puts away what was planted.
-    fn look(&self, profile: &Profile) -> Vec<Finding> {
+    /// Stubs that another run relies on are left where they are.
+    fn look(&self, profile: &Profile, shared: &[PathBuf]) -> Vec<Finding> {
         let since = self.since();
         let git_is_known = self.repository.as_ref().is_some_and(Repository::is_as_it_was);
         let mut findings = Vec::new();
@@ -115,6 +117,9 @@ impl Watch {
             };
             let looked = walk.look();
             for Found { path, why, moves } in std::mem::take(&mut walk.found) {
+                if shared.contains(&root.join(&path)) {
+                    continue;
+                }
                 let fate = if !moves {
                     Fate::Reported
                 } else {
@@ -138,11 +143,26 @@ fn not_looked_at(path: PathBuf, error: &io::Error) -> Finding {
     Finding { path, why: "could not be looked through to the end".into(), fate: Fate::Stays(error.to_string()) }
 }
 
+/// What is told of stubs that could not be removed and that nothing else was told of.
+fn left_behind(worktree: &Path, left: io::Result<Left>, told: &[Finding]) -> Vec<Finding> {
+    let filled = match left {
+        Ok(left) => left.filled,
+        Err(error) => {
+            let why = "stubs could not be removed; `palisade doctor` removes them".into();
+            return vec![Finding { path: PathBuf::new(), why, fate: Fate::Stays(error.to_string()) }];
+        }
+    };
+    let shown = filled.iter().map(|path| path.strip_prefix(worktree).unwrap_or(path).to_owned());
+    let new = shown.filter(|path| !told.iter().any(|told| told.path.starts_with(path)) && worktree.join(path).exists());
+    let why = || "a directory that palisade made; something was put into it during the run, so it stays".into();
+    new.map(|path| Finding { path, why: why(), fate: Fate::Reported }).collect()
+}
+
 impl Prepared {
     /// Ends the run: takes commits over, removes stubs, puts away what was planted.
     #[must_use]
     pub fn finish(self, profile: &Profile, run: &RunId) -> Ending {
-        let Self { spec, stubs, mut watch } = self;
+        let Self { spec, mut stubs, mut watch, guardian: _ } = self;
         let mut ending = Ending { commits: Vec::new(), refused: None, findings: Vec::new() };
         if let Some(repository) = &mut watch.repository {
             match repository.take(&spec, run) {
@@ -151,8 +171,10 @@ impl Prepared {
             }
         }
         // What is still there after this is not ours.
-        drop(stubs);
-        ending.findings = watch.look(profile);
+        let left = stubs.end();
+        let shared = left.as_ref().map_or(&[][..], |left| &left.shared);
+        ending.findings = watch.look(profile, shared);
+        ending.findings.extend(left_behind(&watch.worktree, left, &ending.findings));
         ending
     }
 }

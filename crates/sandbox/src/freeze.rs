@@ -1,10 +1,16 @@
 //! Stopping every process of a sandbox where it is: by its control group, or, without one, by a signal to each
 //! until none moves any more.
+//!
+//! Flow: [`set`] (a person's wish, until the next) or [`Still`] (for as long as the value lives; what stood still before
+//! stays so). Invariant: process 1 is stopped first and goes on last, so it never takes a stop for the terminal's; who
+//! was started by whom goes on after it, so no shell sees its job stopped.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
 use crate::groups::Groups;
@@ -14,47 +20,150 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Freezes or thaws; says by what.
 pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'static str> {
+    let _alone = alone(init);
     if let Some(done) = groups.freeze(frozen) {
         done?;
         return Ok("cgroup");
     }
-    let signal = if frozen { Signal::STOP } else { Signal::CONT };
+    if frozen {
+        let (stopped, done) = stop(init);
+        done.inspect_err(|_| go_on(&stopped))?;
+    } else {
+        let everyone: Vec<Pid> = std::iter::once(init).chain(inhabitants(init).into_iter().map(|(pid, _)| pid)).collect();
+        go_on(&everyone);
+    }
+    Ok("signal")
+}
+
+/// A sandbox that stands still as long as the value lives.
+#[derive(Debug)]
+pub(crate) struct Still<'a> {
+    groups: &'a Groups,
+    by: By,
+    _alone: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum By {
+    /// It stood still before: somebody else's wish.
+    Others,
+    Group,
+    /// Those that were stopped, the first first.
+    Signals(Vec<Pid>),
+}
+
+impl<'a> Still<'a> {
+    /// Stops everyone, as far as it goes; whether all stand still.
+    pub(crate) fn new(groups: &'a Groups, init: Pid) -> (Self, io::Result<()>) {
+        let _alone = alone(init);
+        let (by, done) = match groups.is_frozen() {
+            Some(true) => (By::Others, Ok(())),
+            Some(false) => match groups.freeze(true) {
+                Some(Ok(())) => (By::Group, settled(groups)),
+                Some(Err(error)) => (By::Others, Err(error)),
+                None => (By::Others, Ok(())),
+            },
+            None => {
+                let (stopped, done) = stop(init);
+                (By::Signals(stopped), done)
+            }
+        };
+        (Self { groups, by, _alone }, done)
+    }
+}
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        match &self.by {
+            By::Others => {}
+            By::Group => drop(self.groups.freeze(false)),
+            By::Signals(stopped) => go_on(stopped),
+        }
+    }
+}
+
+/// Only one at a time stops this sandbox or lets it go on: else one takes the other's stop for its own.
+fn alone(init: Pid) -> Option<OwnedFd> {
+    let path = format!("/proc/{}", init.as_raw_pid());
+    let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive).ok()?;
+    Some(folder)
+}
+
+/// Waits until the group stands still.
+fn settled(groups: &Groups) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    loop {
-        let found = inhabitants(init);
-        for (pid, _) in &found {
-            let _ = rustix::process::kill_process(*pid, signal);
-        }
-        // Whoever was not there the first time was made by one that had not stopped yet.
-        let again = inhabitants(init);
-        let same = found.iter().map(|(pid, _)| pid.as_raw_pid()).collect::<BTreeSet<_>>()
-            == again.iter().map(|(pid, _)| pid.as_raw_pid()).collect::<BTreeSet<_>>();
-        if !frozen || (same && again.iter().all(|(_, is_stopped)| *is_stopped)) {
-            return Ok("signal");
-        }
+    while !groups.is_still() {
         if Instant::now() > deadline {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "some processes did not stop"));
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    Ok(())
+}
+
+/// Sends a stop to everyone who moves; who was stopped, the first first, and whether all stand still.
+fn stop(init: Pid) -> (Vec<Pid>, io::Result<()>) {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut stopped, mut sent) = (Vec::new(), BTreeSet::new());
+    let mut pause = Duration::from_micros(50);
+    loop {
+        let mut all_stand = true;
+        let everyone = std::iter::once((init, state(init.as_raw_pid()).unwrap_or('Z'))).chain(states(init));
+        for (pid, state) in everyone.collect::<Vec<_>>() {
+            let is_sent = sent.contains(&pid.as_raw_pid());
+            if !is_sent && !matches!(state, 'T' | 't') && rustix::process::kill_process(pid, Signal::STOP).is_ok() {
+                sent.insert(pid.as_raw_pid());
+                stopped.push(pid);
+            }
+            // One that cannot be interrupted, such as the parent of a `vfork`, stops before it runs any code of its own.
+            // One whose first thread is gone may have others: it is told, and there is nothing to wait for.
+            all_stand &= matches!(state, 'T' | 't' | 'Z' | 'X') || (is_sent && state == 'D');
+        }
+        // Whoever was not there the last time was made by one that had not stopped yet.
+        if all_stand {
+            return (stopped, Ok(()));
+        }
+        if Instant::now() > deadline {
+            return (stopped, Err(io::Error::new(io::ErrorKind::TimedOut, "some processes did not stop")));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(2));
+    }
+}
+
+/// The last that was stopped goes on first.
+fn go_on(stopped: &[Pid]) {
+    for pid in stopped.iter().rev() {
+        let _ = rustix::process::kill_process(*pid, Signal::CONT);
     }
 }
 
 /// The processes of a sandbox besides its process 1, and whether each is stopped.
 pub(crate) fn inhabitants(init: Pid) -> Vec<(Pid, bool)> {
+    let alive = states(init).into_iter().filter(|(_, state)| *state != 'Z');
+    alive.map(|(pid, state)| (pid, matches!(state, 'T' | 't'))).collect()
+}
+
+/// The same with the kernel's letter for what each does; whoever made another comes before it.
+fn states(init: Pid) -> Vec<(Pid, char)> {
     let mut found = Vec::new();
     // Everyone inside is a descendant of process 1: what lost its parent was taken over by it.
     let mut above = vec![init.as_raw_pid()];
     while let Some(parent) = above.pop() {
         for child in children(parent) {
             above.push(child);
-            let status = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-            let state = status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-            if let Some(pid) = Pid::from_raw(child).filter(|_| state.is_some_and(|state| state != 'Z')) {
-                found.push((pid, matches!(state, Some('T' | 't'))));
+            if let (Some(pid), Some(state)) = (Pid::from_raw(child), state(child)) {
+                found.push((pid, state));
             }
         }
     }
     found
+}
+
+fn state(pid: i32) -> Option<char> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
 }
 
 fn children(parent: i32) -> Vec<i32> {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::ending::Watch;
 use crate::groups::Wanted;
+use crate::guardian::Guardian;
 use crate::plan::{Access, Limited};
 use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
 use crate::repo::{self, Moves, Repository};
@@ -33,6 +34,8 @@ pub struct Caller {
     pub private_home: PathBuf,
     /// What is kept of this run, `<state>/runs/<run>`; layers keep their changes in it. It may not exist yet.
     pub run_folder: PathBuf,
+    /// Where stubs are written down, `<state>/stubs`. It may not exist yet.
+    pub stubs: PathBuf,
 }
 
 /// A spec, and what was put on the host for it; kept until the end of the run.
@@ -44,6 +47,8 @@ pub struct Prepared {
     pub stubs: Stubs,
     /// What the end of the run needs to know.
     pub watch: Watch,
+    /// What keeps covers in force; none when there is nothing to cover.
+    pub(crate) guardian: Option<Guardian>,
 }
 
 impl Spec {
@@ -80,6 +85,7 @@ impl Spec {
             spec = spec.tracing();
         }
         let mut stubs = Stubs::default();
+        let mut guardian = Guardian::new(&caller.worktree, &profile.hidden).map_err(failed(&caller.worktree))?;
         spec = match profile.worktree {
             Worktree::Read => spec.read(caller.worktree.clone()),
             Worktree::Write => spec.write(caller.worktree.clone()),
@@ -91,9 +97,13 @@ impl Spec {
         let writes_in_it = profile.write.iter().any(|entry| entry.path.starts_with(&caller.worktree));
         // In a layer nothing shows on the host, so nothing is guarded there.
         if profile.worktree == Worktree::Write || (profile.worktree == Worktree::Read && writes_in_it) {
-            let (mounts, made) = guard(&caller.worktree, &profile.protect).map_err(failed(&caller.worktree))?;
+            let run = caller.run_folder.file_name().unwrap_or_default();
+            let (mounts, made) =
+                guard(&caller.worktree, &profile.protect, &caller.stubs, run).map_err(failed(&caller.worktree))?;
             spec = spec.mounts(mounts);
             stubs = made;
+            let held = profile.protect.iter().map(|protected| caller.worktree.join(&protected.path));
+            guardian.holds(held.chain([caller.worktree.join(".git")]));
         }
         for entry in profile.read.iter().filter(|entry| entry.path.symlink_metadata().is_ok()) {
             spec = spec.entry(entry, Access::Read);
@@ -103,7 +113,7 @@ impl Spec {
         }
         let shown = profile.read.iter().chain(&profile.write).map(|entry| entry.path.as_path());
         for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
-            spec = spec.mounts(hide(place, &profile.hidden).map_err(failed(place))?);
+            spec = spec.mounts(hide(place, &mut guardian).map_err(failed(place))?);
         }
         if profile.toolchains {
             let variable = |name: &str| caller.environment.get(OsStr::new(name)).map(PathBuf::from);
@@ -123,7 +133,8 @@ impl Spec {
         // By name too: a git under /usr/local has its settings elsewhere.
         spec = spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
         let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
-        Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch })
+        let guardian = Some(guardian);
+        Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch, guardian })
     }
 }
 

@@ -199,6 +199,18 @@ impl Groups {
         let path = self.unified_at.as_ref()?.join("cgroup.freeze");
         Some(fs::write(path, if frozen { "1" } else { "0" }))
     }
+
+    /// Whether they are to stand still; none if there is no group for it.
+    pub(crate) fn is_frozen(&self) -> Option<bool> {
+        let path = self.unified_at.as_ref()?.join("cgroup.freeze");
+        Some(fs::read_to_string(path).is_ok_and(|text| text.trim() == "1"))
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_still(&self) -> bool {
+        let Some(folder) = &self.unified_at else { return false };
+        fs::read_to_string(folder.join("cgroup.events")).is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
+    }
 }
 
 impl Drop for Groups {

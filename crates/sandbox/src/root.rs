@@ -136,7 +136,7 @@ fn relative(path: &Path) -> &Path {
     path.strip_prefix("/").unwrap_or(path)
 }
 
-fn put(tree: &OwnedFd, to: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
+pub(crate) fn put(tree: &OwnedFd, to: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
     let mut flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     if path.as_os_str().is_empty() {
         flags |= MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
@@ -215,7 +215,7 @@ fn layer(
 }
 
 /// The mount, if it is the sandbox's own.
-fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+pub(crate) fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let attributes = mount.attributes();
     match &mount.source {
         Source::Host(_) | Source::Layer(_) => Err(rustix::io::Errno::BADF.into()),
@@ -239,7 +239,7 @@ fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// What is at a path inside, without following links: a hostile tree cannot send a mount elsewhere.
-fn beneath(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+pub(crate) fn beneath(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     rustix::fs::openat2(root, relative(path), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags)
 }

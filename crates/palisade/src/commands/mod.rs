@@ -5,6 +5,7 @@ mod backup;
 mod changes;
 pub(crate) mod doctor;
 mod ending;
+mod explain;
 mod key;
 mod launch;
 mod ledger;

@@ -23,6 +23,7 @@ use serde_json::json;
 use super::changes::Begun;
 use super::doctor;
 use super::ending;
+use super::explain;
 use super::record::OwnRecord;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -87,14 +88,20 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
     let held = prepared.spec.clone().plan(run.clone()).map_err(|error| broken(&error));
     let held = held.and_then(|plan| doctor::proven(&home.state, plan));
+    let held = held.and_then(|plan| prepared.watch_over(&plan).map(|()| plan).map_err(|error| broken(&error)));
     let held = held.and_then(|plan| plan.launch(Permit::own_process(), standard(json)?).map_err(refused));
     let held = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
+    let observer = match args.explain.then(|| held.observe(&profile, &caller).map_err(|error| broken(&error))).transpose() {
+        Ok(observer) => observer,
+        Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
+    };
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
     let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
+    let kept = prepared.keep_covers(&held).map_err(|error| broken(&error))?;
     let ended = held.go().map_err(refused);
     let ended = ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
     let duration = begun.elapsed();
@@ -105,7 +112,10 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         };
         output::tell(&format!("ended: it took {what}; `--limit {limit}=…` gives more"));
     }
-    let ending = prepared.finish(&profile, &run);
+    let explained = explain::tell(observer, ended.as_ref().ok().copied(), json);
+    let covers = kept.map(sandbox::Kept::end).unwrap_or_default();
+    let mut ending = prepared.finish(&profile, &run);
+    ending.findings.extend(covers);
     ending::tell(&ending);
     let layer = layered.map(|layered| layered.end(json));
     let ended = ended?;
@@ -122,7 +132,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         let degraded: Vec<String> = args.allow_degraded.iter().map(|layer| crate::cli::word(*layer)).collect();
         output::report(&json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
-            "layer": layer, "degraded": degraded,
+            "layer": layer, "degraded": degraded, "explained": explained,
         }));
     }
     Ok(ExitCode::from(ended.code()))
@@ -267,6 +277,7 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
         worktree,
         private_home,
         run_folder: PathBuf::new(),
+        stubs: home.state.join("stubs"),
     })
 }
 

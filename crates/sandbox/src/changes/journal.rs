@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::names::text;
 use super::tree::Seen;
+
+/// Longer than any line, with its path escaped.
+const TAIL: u64 = 64 * 1024;
 
 /// One thing to do at one path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,9 +201,25 @@ impl Journal {
     }
 }
 
-/// Whether the last apply of a run, or its undoing, did not come to an end.
+/// Whether the last apply of a run, or its undoing, did not come to an end; its last line tells.
 pub(super) fn is_torn(run_folder: &Path) -> bool {
-    Journal::all(run_folder).is_ok_and(|all| all.iter().any(Journal::is_torn))
+    let last = numbers(run_folder).ok().and_then(|numbers| numbers.last().copied());
+    let line = last.and_then(|last| last_line(&run_folder.join("applies").join(last.to_string()).join("journal")).ok());
+    match line.and_then(|line| serde_json::from_slice(&line).ok()) {
+        Some(Line::Go | Line::Made { .. } | Line::Undoing) => true,
+        Some(Line::Tag(_) | Line::Step(_) | Line::Folder { .. } | Line::Done | Line::Undone) | None => false,
+    }
+}
+
+/// The last line that is whole.
+fn last_line(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    file.seek(io::SeekFrom::Start(size.saturating_sub(TAIL)))?;
+    let mut tail = Vec::new();
+    file.read_to_end(&mut tail)?;
+    let whole = tail.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n") && line.len() > 1);
+    Ok(whole.last().unwrap_or_default().to_vec())
 }
 
 fn numbers(run_folder: &Path) -> io::Result<Vec<usize>> {

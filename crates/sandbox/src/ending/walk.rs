@@ -21,6 +21,8 @@ use crate::profile::{Class, Control, Profile, controls};
 /// The most that is looked at; beyond it the rest is told to be unknown.
 const MOST_ENTRIES: usize = 20_000_000;
 
+const LENDS: &str = "a program that runs with the rights of its owner or group";
+
 /// What counts, and since when.
 #[derive(Clone, Copy)]
 pub(super) struct Rule<'a> {
@@ -55,27 +57,38 @@ enum Around {
 /// Names that a closer look is worth: the last parts of the table's paths.
 struct Names {
     whole: BTreeSet<Vec<u8>>,
+    /// What they begin with: most names differ in the first letter.
+    first: BTreeSet<u8>,
     /// Beginning and end.
     parts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Names {
     fn new() -> Self {
-        let mut names = Self { whole: BTreeSet::new(), parts: Vec::new() };
+        let mut names = Self { whole: BTreeSet::new(), first: BTreeSet::new(), parts: Vec::new() };
         for control in controls() {
             let last = control.path.rsplit('/').next().unwrap_or(control.path).to_ascii_lowercase().into_bytes();
             let mut around = last.split(|byte| *byte == b'*');
             match (around.next(), around.next_back()) {
                 (Some(first), Some(end)) => names.parts.push((first.to_vec(), end.to_vec())),
-                _ => drop(names.whole.insert(last)),
+                _ => {
+                    names.first.extend(last.first());
+                    names.whole.insert(last);
+                }
             }
         }
         names
     }
 
     fn may_be(&self, name: &[u8]) -> bool {
-        let name = name.to_ascii_lowercase();
-        self.whole.contains(&name) || self.parts.iter().any(|(first, end)| name.starts_with(first) && name.ends_with(end))
+        let begins = |first: &[u8]| name.get(..first.len()).is_some_and(|part| part.eq_ignore_ascii_case(first));
+        let ends = |end: &[u8]| {
+            let last = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
+            last.is_some_and(|part| part.eq_ignore_ascii_case(end))
+        };
+        let may_be_whole = name.first().is_some_and(|first| self.first.contains(&first.to_ascii_lowercase()));
+        (may_be_whole && self.whole.contains(&name.to_ascii_lowercase()))
+            || self.parts.iter().any(|(first, end)| begins(first) && ends(end))
     }
 }
 
@@ -83,7 +96,7 @@ pub(super) struct Walk<'a> {
     root: OwnedFd,
     rule: Rule<'a>,
     names: Names,
-    /// Directories to look through: where, what is around, and whether its list of entries changed.
+    /// Directories to look through: where, and what is around.
     open: Vec<(PathBuf, Around)>,
     seen: usize,
     pub(super) found: Vec<Found>,
@@ -158,10 +171,15 @@ impl<'a> Walk<'a> {
         around: Around,
         own: Seen,
     ) -> rustix::io::Result<()> {
+        let is_named = matches!(around, Around::Plain) && self.names.may_be(name.to_bytes());
+        if kind == FileType::RegularFile && !is_named && !matches!(around, Around::Control(_)) {
+            // Nearly everything is this.
+            return self.plain(folder, above, name);
+        }
         let path = above.join(OsStr::from_bytes(name.to_bytes()));
         let control = match around {
             Around::Control(control) => Some(control),
-            Around::Plain if self.names.may_be(name.to_bytes()) => self.control_of(&path),
+            Around::Plain if is_named => self.control_of(&path),
             Around::Plain | Around::Git => None,
         };
         let is_git = control.is_some_and(|control| control.path == ".git");
@@ -188,7 +206,7 @@ impl<'a> Walk<'a> {
             None if is_folder => self.open.push((path, around)),
             None => {
                 if seen.lends_rights && seen.is_changed {
-                    self.find(path, "a program that runs with the rights of its owner or group");
+                    self.find(path, LENDS);
                 }
             }
             Some(control) if control.class == Class::Watch => match is_folder {
@@ -198,6 +216,19 @@ impl<'a> Walk<'a> {
             },
             Some(_) if is_git && is_folder => self.git(folder, path, name, seen, own)?,
             Some(control) => self.hard(path, control, seen, own, around),
+        }
+        Ok(())
+    }
+
+    /// A file that nobody acts on by its name.
+    fn plain(&mut self, folder: &OwnedFd, above: &Path, name: &CStr) -> rustix::io::Result<()> {
+        match Seen::at(folder.as_fd(), name, self.rule.since) {
+            Err(Errno::NOENT) => {}
+            Ok(seen) if seen.lends_rights && seen.is_changed => {
+                self.find(above.join(OsStr::from_bytes(name.to_bytes())), LENDS);
+            }
+            Ok(_) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -10,6 +10,8 @@ pub(crate) mod landlock;
 pub(crate) mod net;
 pub(crate) mod probe;
 pub(crate) mod process;
+pub(crate) mod watch;
+pub(crate) mod trace;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

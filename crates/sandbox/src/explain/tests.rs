@@ -1,0 +1,1 @@
+//! Which denial is what, without a kernel.

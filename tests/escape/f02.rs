@@ -53,7 +53,6 @@ both! {
         assert!(!output.stderr.contains(CANARY), "{output:?}");
     }
 
-    #[ignore = "open: `protect` of a project, behind a link, makes and removes a folder outside the worktree"]
     fn adv_f02_c_the_launcher_guards_no_name_behind_a_link(stage) {
         // `protect` of a project narrows; through a link it must not make folders elsewhere.
         stage.file("work/.palisade/profile.toml", "protect = [\"link/planted/\"]\n");

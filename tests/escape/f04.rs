@@ -99,7 +99,6 @@ both! {
         }
     }
 
-    #[ignore = "open: a run removes its stubs under another run in the same worktree, whose masks go with them"]
     fn adv_f04_e_the_end_of_one_run_leaves_another_guarded(stage) {
         let inside = during_another_runs_end(stage);
         assert!(!inside.contains("evil"), "planted, and live on the host until the end of the second run: {inside}");

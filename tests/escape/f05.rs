@@ -110,7 +110,6 @@ both! {
         }
     }
 
-    #[ignore = "open: a folder above a worktree, in the private home, can be moved aside and every later run is refused"]
     fn adv_f05_e_moving_what_is_above_the_worktree_does_not_outlive_the_run(stage) {
         // The worktree is below the home: above it, inside, is the private home, which stays for the next run.
         stage.folder("home/src", 0o755);

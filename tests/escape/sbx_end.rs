@@ -67,7 +67,6 @@ both! {
         assert_eq!(of_the_host(stage), mounts);
     }
 
-    #[ignore = "open: control groups of a killed launcher stay on the host for good"]
     fn sbx_08_b_a_killed_launcher_leaves_no_group(stage) {
         let token = stage.path("linger");
         let mut run = stage.palisade(&[], &["./attacker", "linger", &token]);

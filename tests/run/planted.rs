@@ -130,7 +130,8 @@ fn nothing_hides_behind_modes_depth_or_times() {
             printf '#!/bin/sh\\n' > prog; chmod 2755 prog
             d=$(printf 'd%.0s' $(seq 200)); mkdir deep; cd deep
             for i in $(seq 25); do mkdir $d; cd $d 2>/dev/null || break; done; echo x > .envrc || true";
-        let said = room.run(script).ok();
+        // However it ends: a tree that cannot be watched may end the run.
+        let said = room.run(script);
         let found = room.quarantined();
         assert!(!room.project.join("open/.envrc").exists() && !room.project.join("shut/in/.envrc").exists(), "{}", said.err);
         assert!(found.contains(&"open/.envrc".to_owned()) && found.contains(&"prog".to_owned()), "{found:?}");

@@ -16,6 +16,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::groups::Groups;
 use crate::plan::Plan;
 use crate::receipt::RunId;
 
@@ -70,6 +71,12 @@ impl Drop for Control {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Its launcher was killed, and what it launched went with it: nothing of it need stay.
+fn forget(folder: &Path, run: &RunId) {
+    Groups::forget(&format!("palisade-{run}"));
+    let _ = std::fs::remove_file(folder.join(format!("{run}.sock")));
 }
 
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
@@ -132,8 +139,7 @@ impl Control {
             Ok(()) => {}
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(rustix::io::Errno::CONNREFUSED) => {
-                // Its launcher was killed; what it launched went with it.
-                let _ = std::fs::remove_file(folder.join(format!("{run}.sock")));
+                forget(folder, run);
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
@@ -144,6 +150,21 @@ impl Control {
         let mut bytes = vec![0u8; MOST_BYTES];
         let (got, _) = recv(&socket, &mut bytes, RecvFlags::empty())?;
         Ok(Some(serde_json::from_slice(bytes.get(..got).unwrap_or_default())?))
+    }
+
+    /// Removes what runs left whose launcher was killed.
+    pub fn sweep(folder: &Path) {
+        let (Ok(entries), Ok(opened)) = (std::fs::read_dir(folder), opened(folder)) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let run = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<RunId>().ok());
+            if let (Some(run), Ok(socket)) = (run, seqpacket())
+                && let Ok(address) = address(&opened, &run)
+                && connect(&socket, &address) == Err(rustix::io::Errno::CONNREFUSED)
+            {
+                forget(folder, &run);
+            }
+        }
     }
 
     /// Every run at work.

@@ -119,14 +119,13 @@ fn devices() -> Vec<Mount> {
 }
 
 /// Links that every root has.
-const LINKS: [(&str, &str); 8] = [
+const LINKS: [(&str, &str); 7] = [
     ("/dev/ptmx", "pts/ptmx"),
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
     ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/etc/mtab", "/proc/self/mounts"),
-    ("/var/tmp", "/tmp"),
     ("/var/run", "/run"),
 ];
 

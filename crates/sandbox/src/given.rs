@@ -32,6 +32,8 @@ pub struct Caller {
     pub worktree: PathBuf,
     /// A directory of the host that is the home inside.
     pub private_home: PathBuf,
+    /// Directories of ours that no sandbox is given: configuration, state, data.
+    pub kept: Vec<PathBuf>,
     /// What is kept of this run, `<state>/runs/<run>`; layers keep their changes in it. It may not exist yet.
     pub run_folder: PathBuf,
     /// Where stubs are written down, `<state>/stubs`. It may not exist yet.
@@ -61,7 +63,7 @@ impl Spec {
             let path = path.to_owned();
             move |error: io::Error| Unenforceable::Path(path, error)
         };
-        is_narrow(caller)?;
+        is_narrow(profile, caller)?;
         let limits = &profile.limits;
         let mut spec = Self::closed(command, caller.directory.clone())
             .user(caller.user.clone())
@@ -174,11 +176,19 @@ fn variables(mut spec: Spec, profile: &Profile, caller: &Caller) -> Spec {
         .variable("PALISADE", "1")
 }
 
-/// A worktree that holds the caller's home, or the system, would give everything away.
-fn is_narrow(caller: &Caller) -> Result<(), Unenforceable> {
+/// A worktree that holds the caller's home, or the system, would give everything away; our own directories hold
+/// keys, consents and what others runs left.
+fn is_narrow(profile: &Profile, caller: &Caller) -> Result<(), Unenforceable> {
     let worktree = &caller.worktree;
     if caller.home.starts_with(worktree) {
         return Err(Unenforceable::TooWide(worktree.clone(), "your whole home directory"));
+    }
+    let given = profile.read.iter().chain(&profile.write).map(|entry| &entry.path).chain([worktree]);
+    for path in given {
+        // The homes of agents and the layers of runs are below the state; they are given as what they are.
+        if caller.kept.iter().any(|kept| path.starts_with(kept) || kept.starts_with(path)) {
+            return Err(Unenforceable::TooWide(path.clone(), "what Palisade itself keeps"));
+        }
     }
     let system = ["/usr", "/etc", "/var", "/boot", "/dev", "/proc", "/sys", "/run", "/tmp", "/home"];
     if worktree == Path::new("/") || system.iter().any(|path| worktree == Path::new(path)) {

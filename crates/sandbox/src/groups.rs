@@ -124,22 +124,17 @@ impl Groups {
 
     /// Enters the groups of this name, wherever there are some; slow, and for one process only.
     pub(crate) fn enter(name: &str) -> io::Result<()> {
-        let own = fs::read_to_string("/proc/self/cgroup")?;
-        let unified = unified_root();
-        for line in own.lines() {
-            let Some((controllers, place)) = line.split_once(':').and_then(|(_, rest)| rest.split_once(':')) else { continue };
-            let place = place.trim_start_matches('/');
-            let tree = match (controllers.is_empty(), &unified) {
-                (true, Some(root)) => root.clone(),
-                (true, None) => continue,
-                (false, _) => Path::new(TREE).join(controllers),
-            };
-            let found = Path::new(place).ancestors().map(|above| tree.join(above).join(name)).find(|path| path.is_dir());
-            if let Some(folder) = found {
-                fs::write(folder.join("cgroup.procs"), "0")?;
-            }
+        for folder in named(name)? {
+            fs::write(folder.join("cgroup.procs"), "0")?;
         }
         Ok(())
+    }
+
+    /// Removes groups of this name that a killed launcher left; what still has processes stays.
+    pub(crate) fn forget(name: &str) {
+        for folder in named(name).unwrap_or_default() {
+            let _ = rustix::fs::rmdir(folder);
+        }
     }
 
     /// How they are called.
@@ -225,6 +220,23 @@ impl Drop for Groups {
             }
         }
     }
+}
+
+/// The groups of this name, from where this process is upwards.
+fn named(name: &str) -> io::Result<Vec<PathBuf>> {
+    let own = fs::read_to_string("/proc/self/cgroup")?;
+    let unified = unified_root();
+    let places = own.lines().filter_map(|line| {
+        let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
+        let tree = match (controllers.is_empty(), &unified) {
+            (true, Some(root)) => root.clone(),
+            (true, None) => return None,
+            (false, _) => Path::new(TREE).join(controllers),
+        };
+        let place = Path::new(place.trim_start_matches('/'));
+        place.ancestors().map(|above| tree.join(above).join(name)).find(|folder| folder.is_dir())
+    });
+    Ok(places.collect())
 }
 
 /// Where version 2 is mounted, alone or beside version 1.

@@ -210,7 +210,7 @@ impl Told {
         let mut why = match self.what {
             What::Appeared => format!("a hidden name that appeared during the run: hidden {after}"),
             What::Replaced => format!("replaced during the run, so its cover was lost: covered again {after}"),
-            What::Removed => format!("removed during the run: held again by an empty directory {after}"),
+            What::Removed => "removed during the run and not put back: held again by an empty directory".into(),
             What::Partly => "more directories than can be watched; the rest was looked through every second for hidden names".into(),
             What::Failed => "could not be covered, so the run was ended".into(),
         };

@@ -16,6 +16,7 @@ mod freeze;
 mod given;
 mod groups;
 mod guardian;
+mod homes;
 mod inside;
 mod join;
 mod launch;

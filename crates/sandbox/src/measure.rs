@@ -166,9 +166,13 @@ impl Process {
 
     fn text(&self, name: &str) -> io::Result<String> {
         // One read of a page or more, instead of growing a buffer from nothing.
-        let mut text = String::with_capacity(16 * 1024);
-        std::fs::File::open(self.path(name))?.read_to_string(&mut text)?;
-        Ok(text)
+        let mut bytes = Vec::with_capacity(16 * 1024);
+        std::fs::File::open(self.path(name))?.read_to_end(&mut bytes)?;
+        // Names need not be text; what is planned is compared in the same spelling.
+        Ok(match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(strange) => String::from_utf8_lossy(strange.as_bytes()).into_owned(),
+        })
     }
 
     fn filters(&self) -> io::Result<u32> {

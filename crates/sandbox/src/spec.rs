@@ -13,7 +13,7 @@ use crate::groups::Wanted;
 use crate::plan::{Access, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
 use crate::profile::{Entry, Found};
 use crate::receipt::RunId;
-use crate::{files, sys};
+use crate::{files, homes, sys};
 
 /// The first of the users that nobody has: sandboxes made by root run as one of these.
 const FIRST_OWN_USER: u32 = 0x7000_0000;
@@ -232,7 +232,7 @@ impl Spec {
             None if self.left_out.contains(&Part::Landlock) => 0,
             None => return Err(Unenforceable::Landlock),
         };
-        let mut mounts = vec![memory("/tmp", self.memory), memory("/dev/shm", self.memory)];
+        let mut mounts = vec![memory("/tmp", self.memory), memory("/var/tmp", self.memory), memory("/dev/shm", self.memory)];
         for place in &self.places {
             let mut mount = Mount::host(&place.host, &place.at, place.access);
             mount.owned = place.access == Access::Write;
@@ -247,6 +247,10 @@ impl Spec {
                 let failed = |error| Unenforceable::Path(layer.changes.clone(), error);
                 crate::changes::hand_over(layer, &identity).map_err(failed)?;
             }
+        }
+        if let Some(own) = self.places.iter().find(|place| place.at == self.home) {
+            let cleared = homes::clear(&own.host, &self.home, &mounts);
+            cleared.map_err(|error| Unenforceable::Path(own.host.clone(), error.into()))?;
         }
         let mounts = files::base().mounts.into_iter().chain(mounts).collect();
         let mut files = files::made(&identity, &self.user, &self.home);

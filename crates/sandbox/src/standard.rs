@@ -1,8 +1,9 @@
 //! Standard input, output and error: what of the host's goes in.
 //!
-//! A pipe and `/dev/null` go in as they are. A terminal never does: the sandbox has its own, and the launcher
-//! carries bytes between the two. Files and sockets stay out too, because a descriptor is a right to more than
-//! bytes (a file can be truncated or its mode changed through it): the launcher carries their bytes.
+//! `/dev/null` goes in as it is. A terminal never does: the sandbox has its own, and the launcher carries bytes
+//! between the two. Files, pipes and sockets stay out too, because a descriptor is a right to more than bytes: a file
+//! can be truncated or its mode changed through it, and the other end of a pipe can be opened through `/proc`. The
+//! launcher carries their bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -82,7 +83,6 @@ fn kind(fd: &OwnedFd) -> Kind {
     }
     let Ok(found) = rustix::fs::fstat(fd.as_fd()) else { return Kind::Carried };
     match FileType::from_raw_mode(found.st_mode) {
-        FileType::Fifo => Kind::Passed,
         FileType::CharacterDevice if found.st_rdev == NULL => Kind::Passed,
         _ => Kind::Carried,
     }

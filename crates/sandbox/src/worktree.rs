@@ -60,6 +60,10 @@ fn keep_parents(worktree: &Path, at: &Path, mounts: &mut Vec<Mount>, stubs: &Stu
             continue;
         }
         match std::fs::symlink_metadata(above) {
+            Ok(found) if found.is_symlink() => {
+                let why = format!("`{}` is a link on the way to what is protected; remove it, or the rule", above.display());
+                return Err(io::Error::other(why));
+            }
             Ok(_) if stubs.is_shared(above) => stubs.note(above)?,
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => stubs.make(above)?,

@@ -38,6 +38,8 @@ pub(crate) struct Home {
     pub(crate) config: PathBuf,
     /// Homes of agents, changes of layers, the user's ledger.
     pub(crate) state: PathBuf,
+    /// What the daemon keeps, if one is started here.
+    data: PathBuf,
 }
 
 impl Home {
@@ -51,7 +53,7 @@ impl Home {
             (None, None, Some(home)) => home.join(".local/state/palisade"),
             (None, None, None) => places.data.join("state"),
         };
-        Self { config: places.config_dir().to_owned(), state }
+        Self { config: places.config_dir().to_owned(), state, data: places.data }
     }
 }
 
@@ -100,6 +102,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     };
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
+    Control::sweep(&super::live::folder(&home));
     let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
     let kept = prepared.keep_covers(&held).map_err(|error| broken(&error))?;
     let ended = held.go().map_err(refused);
@@ -257,6 +260,8 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
     let own = own.and_then(|path| path.canonicalize().ok()).unwrap_or_else(|| "/home/agent".into());
     let is_root = rustix::process::geteuid().is_root();
     let user = std::env::var("USER").ok().filter(|name| !is_root && is_name(name));
+    // Without links, as paths that are given are; what does not exist yet can be given by nobody.
+    let kept = [&home.config, &home.state, &home.data].map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let private_home = home.state.join("homes").join(project(&worktree)).join(agent(command));
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -276,6 +281,7 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
         directory,
         worktree,
         private_home,
+        kept: kept.to_vec(),
         run_folder: PathBuf::new(),
         stubs: home.state.join("stubs"),
     })

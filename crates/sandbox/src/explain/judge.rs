@@ -139,6 +139,10 @@ const NEVER: &str = "nothing allows it";
 const NO_NETWORK: &str = "a sandbox has only a loopback of its own";
 const FORKS: [libc::c_long; 4] = [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3];
 
+/// Settings that libraries look for in every program and do without.
+const PROBED: [&str; 6] =
+    ["etc/locale.alias", "etc/ld.so.preload", "etc/gai.conf", "etc/host.conf", "etc/nsswitch.conf", "sitecustomize.py"];
+
 /// What refused this call; none if it was no refusal, or none of ours.
 pub(super) fn judge(call: &Call, rules: &Rules<'_>) -> Option<Judgement> {
     if call.error != 0 && rules.filtered(call.number, &call.arguments) == Some(call.error) {
@@ -323,7 +327,8 @@ fn not_given(call: &Call, file: &File) -> Option<Judgement> {
     let (remedy, weight) = if is_kernels(there) {
         (Remedy::Other("the sandbox brings its own: nothing gives it".into()), Weight::Harmless)
     } else {
-        (Remedy::Give { path: there.clone(), writable }, Weight::Absent)
+        let weight = if PROBED.iter().any(|probed| there.ends_with(probed)) { Weight::Harmless } else { Weight::Absent };
+        (Remedy::Give { path: there.clone(), writable }, weight)
     };
     let rule = "it is on the host and was not given".to_owned();
     let made = plain(call, Layer::Mount, Target::File(there.clone()), rule, remedy);
@@ -345,6 +350,9 @@ fn read_only(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
         Remedy::Flag("--profile dev".into())
     } else if is_kernels(path) || nearest.parent().is_none() {
         Remedy::Other("write to the worktree, the home or `/tmp` instead".into())
+    } else if let Some(node) = file.node.filter(|node| !rules.would_allow(node, file.want)) {
+        let (named, mode) = (rules.named(nearest), node.mode & 0o7777);
+        Remedy::Other(format!("`--rw {named}` alone would not do: its owner ({}) and mode ({mode:o}) refuse it too", node.owner))
     } else {
         Remedy::Give { path: nearest.to_owned(), writable: true }
     };
@@ -364,6 +372,11 @@ fn no_access(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
         Some(Judgement { action: file.want.words(), weight, ..made })
     };
     let cover = rules.cover(path);
+    let is_read_only = cover.is_some_and(|mount| mount.access == Access::Read);
+    // What is given to be written is theirs, and what is only shown is not: the mount is what keeps them from it.
+    if is_read_only && file.want.changes() && file.node.is_some_and(|node| rules.would_allow(&node, file.want)) {
+        return read_only(call, file, rules);
+    }
     if file.want == Want::Execute && cover.is_some_and(|mount| !mount.programs) {
         let at = cover.map(|mount| mount.at.display().to_string()).unwrap_or_default();
         let rule = format!("nothing can be started from `{at}`");
@@ -374,10 +387,7 @@ fn no_access(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
             Some(_) => "inside nobody is root, and it is readable or writable for others only as its mode says",
             None => "it is the same outside",
         };
-        let also = match cover.map(|mount| mount.access) {
-            Some(Access::Read) if file.want.changes() => format!("; besides, {}", rules.describe(path)),
-            _ => String::new(),
-        };
+        let also = if is_read_only && file.want.changes() { format!("; besides, {}", rules.describe(path)) } else { String::new() };
         let rule = format!("its owner ({}) and mode ({:o}) refuse it{also}", node.owner, node.mode & 0o7777);
         return made(Layer::Permission, rule, Remedy::Other(format!("{whose}; change its mode on the host")));
     }

@@ -111,6 +111,17 @@ impl<'a> Rules<'a> {
         (node.mode >> shift) & bit != 0
     }
 
+    /// The same, if the file were given to be written: root's sandboxes then own what the worktree's owner owns.
+    pub(super) fn would_allow(&self, node: &Node, want: Want) -> bool {
+        let identity = &self.plan.identity;
+        match identity.owns {
+            Some((owner, _)) if node.owner == owner => {
+                self.mode_allows(&Node { owner: identity.host_user, ..*node }, want)
+            }
+            Some(_) | None => self.mode_allows(node, want),
+        }
+    }
+
     /// How much of something a process may have.
     pub(super) fn limit(&self, of: Limited) -> Option<u64> {
         self.plan.limits.iter().find(|limit| limit.of == of).map(|limit| limit.most)

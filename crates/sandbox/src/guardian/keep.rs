@@ -176,23 +176,25 @@ impl Keeper<'_> {
         if everything {
             new.extend(self.rescan()?);
         }
-        self.hold(since)?;
-        self.cover(since, new)
+        // What is there first; what the host may still put back can wait.
+        self.cover(since, new)?;
+        if self.hold()? { self.cover(since, BTreeSet::new()) } else { Ok(()) }
     }
 
-    /// Puts stubs where something must be and nothing is.
-    fn hold(&mut self, since: Instant) -> Result<(), Lost> {
+    /// Puts stubs where something must be and nothing is; whether anything was missing.
+    fn hold(&mut self) -> Result<bool, Lost> {
         let is_there = |keeper: &Self, path: &Path| !matches!(keeper.guardian.tree.open(path, OFlags::PATH), Err(Errno::NOENT));
         let deadline = Instant::now() + GRACE;
         let must: Vec<PathBuf> = self.guardian.items.iter().filter(|item| item.must).map(|item| item.host.clone()).collect();
         let mut missing: Vec<PathBuf> = must.into_iter().filter(|path| !is_there(self, path)).collect();
+        let any = !missing.is_empty();
         while !missing.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
             missing.retain(|path| !is_there(self, path));
         }
         for path in missing {
             match self.stubs.make(&path) {
-                Ok(()) => drop(self.tell(&path, What::Removed, since.elapsed())),
+                Ok(()) => drop(self.tell(&path, What::Removed, Duration::ZERO)),
                 // Somebody was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 // The worktree itself is gone: there is nothing to plant in.
@@ -200,7 +202,7 @@ impl Keeper<'_> {
                 Err(error) => return Err((path, error)),
             }
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Covers what is not covered.

@@ -200,7 +200,9 @@ fn namespace(outside: &Outside, name: &str) -> Answer {
 
 /// A place of the host that is the same one inside: at its own path, or mounted anywhere else.
 fn see_places(outside: &Outside) -> Answer {
-    let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Ok(()) };
+    let Ok(mounts) = fs::read("/proc/self/mountinfo") else { return Ok(()) };
+    // Names need not be text.
+    let mounts = String::from_utf8_lossy(&mounts).into_owned();
     let identity = |path: &Path| fs::symlink_metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let of_host = |(_, device, inode): &(String, u64, u64)| (*device, *inode);
     let at_its_path = |place: &(String, u64, u64)| identity(Path::new(&place.0)) == Some(of_host(place));

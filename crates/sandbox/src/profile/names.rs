@@ -231,7 +231,7 @@ impl Hidden {
     }
 
     /// Hides more. An exception that could touch what is newly hidden is dropped.
-    pub(super) fn add(&mut self, hide: &[NamePattern]) {
+    pub(crate) fn add(&mut self, hide: &[NamePattern]) {
         self.show.retain(|shown| !hide.iter().any(|pattern| pattern.may_overlap(shown)));
         for pattern in hide {
             if !self.hide.contains(pattern) {

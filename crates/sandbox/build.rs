@@ -9,8 +9,24 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR")).join("init");
     let built = Command::new(variable("RUSTC"))
         .args(["--edition", "2024", "--crate-name", "palisade_init", "--crate-type", "bin"])
-        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "strip=symbols", "-C", "relocation-model=static"])
-        .args(["-C", "target-feature=+crt-static", "-C", "force-unwind-tables=no", "-C", "overflow-checks=no"])
+        .args([
+            "-C",
+            "opt-level=s",
+            "-C",
+            "panic=abort",
+            "-C",
+            "strip=symbols",
+            "-C",
+            "relocation-model=static",
+        ])
+        .args([
+            "-C",
+            "target-feature=+crt-static",
+            "-C",
+            "force-unwind-tables=no",
+            "-C",
+            "overflow-checks=no",
+        ])
         .args(["-C", "link-arg=-nostartfiles", "-C", "link-arg=-nostdlib", "-C", "link-arg=-static"])
         .args(["-C", "link-arg=-Wl,--build-id=none,-z,noseparate-code,-z,norelro,--no-eh-frame-hdr,-N"])
         .args(["--target", &variable("TARGET"), "-o"])

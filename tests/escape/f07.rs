@@ -31,7 +31,7 @@ both! {
         let run = pipeline("echo \"echo taken over\" > /proc/self/fd/0", ["printf 'echo fine\\n' | (", "; sh)"]);
         assert!(!run.contains("taken over"), "{run}");
         // Out of what a program of the host's wrote before.
-        let read = "exec 3</proc/self/fd/1 && head -c 6 <&3 > got";
+        let read = "exec 3</proc/self/fd/1 && timeout 2 head -c 6 <&3 > got";
         pipeline(read, ["mkfifo gate; (echo secret;", "; echo > gate) | (read wait < gate; cat)"]);
         assert_eq!(std::fs::read_to_string(stage.at("work/got")).unwrap_or_default(), "");
     }

@@ -70,10 +70,30 @@ fn new_path(stage: &Stage<'_>) -> String {
 use Line::{AsksNobody, Calls, NeedsTerminal};
 
 const OFFLINE: &str = "works on files while no daemon does";
+const OWN: &str = "confines the caller's own process, on their own record, without a daemon";
 const SHIPPED: &str = "prints what is shipped with the program";
 
 /// Every command there is; one that has variants has a line for each.
 const COMMANDS: &[(&str, Line)] = &[
+    ("run", AsksNobody(OWN)),
+    ("doctor", AsksNobody(OWN)),
+    ("shell", AsksNobody(OWN)),
+    ("ps", AsksNobody(OWN)),
+    ("stop", AsksNobody(OWN)),
+    ("freeze", AsksNobody(OWN)),
+    ("thaw", AsksNobody(OWN)),
+    ("receipt show", AsksNobody(OWN)),
+    ("receipt verify", AsksNobody(OWN)),
+    ("receipt key", AsksNobody(OWN)),
+    ("profile list", AsksNobody(OWN)),
+    ("profile show", AsksNobody(OWN)),
+    ("profile keys", AsksNobody(OWN)),
+    ("profile check", AsksNobody(OWN)),
+    ("profile consent", AsksNobody(OWN)),
+    ("diff", AsksNobody(OWN)),
+    ("apply", AsksNobody(OWN)),
+    ("discard", AsksNobody(OWN)),
+    ("runs", AsksNobody(OWN)),
     ("up", AsksNobody("starts the daemon")),
     ("init", AsksNobody("makes the first owner, with a one-time secret")),
     ("login", AsksNobody("is how one becomes somebody")),

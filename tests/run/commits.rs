@@ -9,11 +9,17 @@ fn a_commit_leaves_and_the_branch_moves_with_the_index() {
     for who in everyone() {
         let room = Room::with_repository(who);
         room.run(COMMIT).ok().tells("main moved from");
-        assert_eq!(room.git(&["log", "--format=%an <%ae> %s"]), "Ana B <ana@example.com> second\nAna B <ana@example.com> first");
+        assert_eq!(
+            room.git(&["log", "--format=%an <%ae> %s"]),
+            "Ana B <ana@example.com> second\nAna B <ana@example.com> first"
+        );
         assert_eq!(room.git(&["status", "--porcelain"]), "", "{who:?}");
         assert_eq!(room.git(&["fsck", "--strict"]), "");
         let kept = room.git(&["for-each-ref", "--format=%(refname)", "refs/palisade"]);
-        assert!(kept.starts_with("refs/palisade/run_") && kept.ends_with("/main") && kept.lines().count() == 1, "{kept}");
+        assert!(
+            kept.starts_with("refs/palisade/run_") && kept.ends_with("/main") && kept.lines().count() == 1,
+            "{kept}"
+        );
         // Nothing of the layer is left.
         assert_eq!(std::fs::read_dir(room.runs()).map_or(0, Iterator::count), 0, "{who:?}");
     }
@@ -84,7 +90,9 @@ fn what_is_staged_stays_staged() {
     room.file("one.txt", "mine\n");
     room.git(&["add", "one.txt"]);
     let index = room.git(&["ls-files", "-s"]);
-    room.run("git reset -q; echo three >> one.txt; git commit -qm third one.txt").ok().tells("the index stayed as it was");
+    room.run("git reset -q; echo three >> one.txt; git commit -qm third one.txt")
+        .ok()
+        .tells("the index stayed as it was");
     assert_eq!(room.git(&["ls-files", "-s"]), index);
 }
 

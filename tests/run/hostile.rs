@@ -51,23 +51,46 @@ fn adv_g01_git_s_own_files_do_not_turn_against_the_host() {
 #[test]
 fn adv_g02_programs_by_configuration_and_attributes_do_not_run_on_the_host() {
     let settings = [
-        "filter.evil.clean", "filter.evil.smudge", "filter.evil.process", "diff.external", "diff.evil.textconv",
-        "merge.evil.driver", "core.sshCommand", "core.pager", "alias.st", "credential.helper", "gpg.program",
-        "core.alternateRefsCommand", "uploadpack.packObjectsHook", "core.fsmonitor", "core.editor", "sequence.editor",
-        "receive.procReceiveRefs", "core.askPass", "pager.status",
+        "filter.evil.clean",
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "diff.external",
+        "diff.evil.textconv",
+        "merge.evil.driver",
+        "core.sshCommand",
+        "core.pager",
+        "alias.st",
+        "credential.helper",
+        "gpg.program",
+        "core.alternateRefsCommand",
+        "uploadpack.packObjectsHook",
+        "core.fsmonitor",
+        "core.editor",
+        "sequence.editor",
+        "receive.procReceiveRefs",
+        "core.askPass",
+        "pager.status",
     ];
     for who in everyone() {
         let room = Room::with_repository(who);
         let before = room.repository();
         let evil = format!("touch {}; cat", room.canary().display());
-        let mut script = String::from("printf '* filter=evil diff=evil merge=evil\\n' > .gitattributes; echo y > y\n");
+        let mut script =
+            String::from("printf '* filter=evil diff=evil merge=evil\\n' > .gitattributes; echo y > y\n");
         script.push_str("git add .gitattributes y; git commit -qm attributes\n");
         script.push_str("mkdir -p own; printf '[core]\\n\\tfsmonitor = EVIL\\n' > own/included\n");
         for name in settings {
             script.push_str(&format!("git config {name} 'EVIL' || true\n"));
         }
         script.push_str("git config alias.status '!EVIL'; git config include.path ../own/included; git config core.hooksPath own\n");
-        for hook in ["post-index-change", "reference-transaction", "post-update", "pre-receive", "post-receive", "update"] {
+        for hook in [
+            "post-index-change",
+            "reference-transaction",
+            "post-update",
+            "pre-receive",
+            "post-receive",
+            "update",
+        ] {
             script.push_str(&format!("for d in own .git/hooks; do printf '#!/bin/sh\\nEVIL\\n' > $d/{hook}; chmod +x $d/{hook}; done\n"));
         }
         let said = room.run(&script.replace("EVIL", &evil)).ok().tells("main moved from");
@@ -89,7 +112,8 @@ fn adv_g03_hostile_objects_are_refused_with_the_cause() {
         )
     };
     let blob = "echo x | git hash-object -w --stdin";
-    let inner = "b=$(echo x | git hash-object -w --stdin); printf \"100644 blob $b\\tconfig\\n\" | git mktree";
+    let inner =
+        "b=$(echo x | git hash-object -w --stdin); printf \"100644 blob $b\\tconfig\\n\" | git mktree";
     let url = "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./evil\\n' | git hash-object -w --stdin";
     let up = "printf '[submodule \"../../x\"]\\n\\tpath = x\\n\\turl = http://x/x\\n' | git hash-object -w --stdin";
     for (name, script) in [
@@ -100,7 +124,10 @@ fn adv_g03_hostile_objects_are_refused_with_the_cause() {
         ("linked modules", tree("120000", "blob", blob, ".gitmodules")),
         ("a module's address that is an option", tree("100644", "blob", url, ".gitmodules")),
         ("a module's name with steps up", tree("100644", "blob", up, ".gitmodules")),
-        ("an object that is not there", tree("100644", "blob", "echo 1234567890123456789012345678901234567890", "x")),
+        (
+            "an object that is not there",
+            tree("100644", "blob", "echo 1234567890123456789012345678901234567890", "x"),
+        ),
     ] {
         let room = Room::with_repository(everyone()[0]);
         let before = (room.repository(), files(&room.project.join(".git")));
@@ -135,9 +162,13 @@ fn adv_g03_a_program_called_git_makes_no_bundle() {
         let script = "echo x > x; git add x; git commit -qm x; git config alias.bundle '!echo garbage'
             mkdir -p bin ~/bin; printf '#!/bin/sh\\necho garbage\\n' > bin/git; chmod +x bin/git; cp bin/git git
             cp bin/git ~/bin/git; printf '[alias]\\n\\tbundle = !echo garbage\\n' > ~/.gitconfig";
-        room.run_in(&room.project, &["--env", &format!("PATH={}/bin:/usr/local/bin:/usr/bin:/bin", room.project.display())], script)
-            .ok()
-            .tells("main moved from");
+        room.run_in(
+            &room.project,
+            &["--env", &format!("PATH={}/bin:/usr/local/bin:/usr/bin:/bin", room.project.display())],
+            script,
+        )
+        .ok()
+        .tells("main moved from");
         assert_eq!(room.git(&["log", "-1", "--format=%s"]), "x");
     }
 }
@@ -163,14 +194,17 @@ fn adv_g03_a_git_directory_that_is_none_any_more_is_told() {
 fn adv_g04_nothing_beyond_the_own_namespace_changes() {
     for who in everyone() {
         let room = Room::with_repository(who);
-        for arguments in [&["branch", "theirs"][..], &["branch", "gone"], &["tag", "v1"], &["notes", "add", "-m", "note"]] {
+        for arguments in
+            [&["branch", "theirs"][..], &["branch", "gone"], &["tag", "v1"], &["notes", "add", "-m", "note"]]
+        {
             room.git(arguments);
         }
         room.file("one.txt", "stashed\n");
         room.git(&["stash", "-q"]);
         let references = |room: &Room| {
             let all = room.git(&["for-each-ref", "--format=%(refname) %(objectname)"]);
-            let others = |line: &&str| !line.starts_with("refs/palisade/") && !line.starts_with("refs/heads/main ");
+            let others =
+                |line: &&str| !line.starts_with("refs/palisade/") && !line.starts_with("refs/heads/main ");
             all.lines().filter(others).map(str::to_owned).collect::<Vec<_>>()
         };
         let (before, objects) = (references(&room), files(&room.project.join(".git/objects")));

@@ -16,11 +16,18 @@ fn adv_g05_what_was_planted_is_put_away_and_named() {
             echo hello >> CLAUDE.md; echo fine > deep/a/fine.txt; exit 7";
         let said = room.run(&script.replace("EVIL", &evil));
         assert_eq!(said.code, Some(7), "{}", said.err);
-        let said = said.tells("quarantined sub/nest/.git (git runs").tells("quarantined deep/a/.envrc (direnv");
+        let said =
+            said.tells("quarantined sub/nest/.git (git runs").tells("quarantined deep/a/.envrc (direnv");
         said.tells("changed CLAUDE.md (instructions").tells_nothing_of("fine.txt");
         let expected = [
-            "deep/.git", "deep/.mcp.json", "deep/a/.claude", "deep/a/.envrc", "deep/a/b/.envrc", "deep/a/b/.vscode",
-            "deep/a/b/MISE.toml", "sub/nest/.git",
+            "deep/.git",
+            "deep/.mcp.json",
+            "deep/a/.claude",
+            "deep/a/.envrc",
+            "deep/a/b/.envrc",
+            "deep/a/b/.vscode",
+            "deep/a/b/MISE.toml",
+            "sub/nest/.git",
         ];
         assert_eq!(room.quarantined(), expected, "{who:?}");
         assert!(room.project.join("deep/a/fine.txt").exists() && room.project.join("CLAUDE.md").exists());
@@ -42,14 +49,26 @@ fn adv_g05_control_the_same_repository_left_in_place_runs_its_program() {
 #[test]
 fn adv_f04_control_files_that_were_absent_never_reach_the_host() {
     for who in everyone() {
-        let names =
-            [".git/hooks/pre-commit", ".claude/settings.json", ".codex/config.toml", ".gemini/settings.json", ".mcp.json",
-             ".vscode/tasks.json", ".envrc"];
+        let names = [
+            ".git/hooks/pre-commit",
+            ".claude/settings.json",
+            ".codex/config.toml",
+            ".gemini/settings.json",
+            ".mcp.json",
+            ".vscode/tasks.json",
+            ".envrc",
+        ];
         for name in names {
             let room = Room::with_repository(who);
-            room.run(&format!("mkdir -p $(dirname {name}) || true; echo evil > {name} || true; mv {name} x || true")).ok();
+            room.run(&format!(
+                "mkdir -p $(dirname {name}) || true; echo evil > {name} || true; mv {name} x || true"
+            ))
+            .ok();
             assert!(!room.project.join(name).exists(), "{name}");
-            assert_eq!(room.git(&["status", "--porcelain", "--ignored"]), if name.starts_with(".git/") { "?? x" } else { "" });
+            assert_eq!(
+                room.git(&["status", "--porcelain", "--ignored"]),
+                if name.starts_with(".git/") { "?? x" } else { "" }
+            );
         }
     }
 }
@@ -61,7 +80,9 @@ fn adv_g05_a_repository_by_another_name_is_made_harmless() {
         let script = "git init -q --bare fixtures/plain.git; git init -q --bare fixtures/evil
             git -C fixtures/evil config core.bare false; git -C fixtures/evil config core.worktree ..
             git -C fixtures/evil config core.fsmonitor 'touch CANARY'";
-        room.run(&script.replace("CANARY", room.canary().to_str().unwrap())).ok().tells("quarantined fixtures/evil/config");
+        room.run(&script.replace("CANARY", room.canary().to_str().unwrap()))
+            .ok()
+            .tells("quarantined fixtures/evil/config");
         assert_eq!(room.quarantined(), ["fixtures/evil/config"]);
         room.look_around();
     }
@@ -76,7 +97,8 @@ fn adv_g05_an_old_directory_under_a_new_name_is_found() {
         room.run(&first.replace("CANARY", room.canary().to_str().unwrap())).ok();
         assert_eq!(room.quarantined(), [] as [&str; 0]);
         std::thread::sleep(std::time::Duration::from_millis(50));
-        room.run("mv stuff/dot/H stuff/dot/HEAD; mv stuff/dot stuff/.git; mkdir sub/x; mv box sub/x/.vscode").ok();
+        room.run("mv stuff/dot/H stuff/dot/HEAD; mv stuff/dot stuff/.git; mkdir sub/x; mv box sub/x/.vscode")
+            .ok();
         assert_eq!(room.quarantined(), ["stuff/.git/config", "sub/x/.vscode"], "{who:?}");
         room.look_around();
     }
@@ -133,11 +155,18 @@ fn nothing_hides_behind_modes_depth_or_times() {
         // However it ends: a tree that cannot be watched may end the run.
         let said = room.run(script);
         let found = room.quarantined();
-        assert!(!room.project.join("open/.envrc").exists() && !room.project.join("shut/in/.envrc").exists(), "{}", said.err);
+        assert!(
+            !room.project.join("open/.envrc").exists() && !room.project.join("shut/in/.envrc").exists(),
+            "{}",
+            said.err
+        );
         assert!(found.contains(&"open/.envrc".to_owned()) && found.contains(&"prog".to_owned()), "{found:?}");
         assert!(said.err.contains("nested so deep"), "{}", said.err);
         let all = std::fs::read_dir(room.runs()).unwrap();
-        let program = all.map(|run| run.unwrap().path().join("quarantine/prog.quarantined")).find(|path| path.exists()).unwrap();
+        let program = all
+            .map(|run| run.unwrap().path().join("quarantine/prog.quarantined"))
+            .find(|path| path.exists())
+            .unwrap();
         assert_eq!(std::fs::metadata(program).unwrap().permissions().mode() & 0o7777, 0o600);
     }
 }
@@ -149,7 +178,8 @@ fn a_place_that_was_given_beside_the_worktree_is_looked_at_too() {
     room.git(&["clone", "-q", ".", other.to_str().unwrap()]);
     std::thread::sleep(std::time::Duration::from_millis(50));
     let script = "cd OTHER; git config core.fsmonitor 'touch CANARY'; mkdir x; echo x > x/.envrc";
-    let script = script.replace("CANARY", room.canary().to_str().unwrap()).replace("OTHER", other.to_str().unwrap());
+    let script =
+        script.replace("CANARY", room.canary().to_str().unwrap()).replace("OTHER", other.to_str().unwrap());
     let said = room.run_in(&room.project, &["--rw", other.to_str().unwrap()], &script).ok();
     said.tells("other/.git/config").tells("other/x/.envrc");
     drop(room.host(&other, "git").arg("status").output().unwrap());

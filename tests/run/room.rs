@@ -18,7 +18,11 @@ pub enum Who {
 pub fn everyone() -> Vec<Who> {
     static NEXT: AtomicU32 = AtomicU32::new(23_000);
     let own = rustix::process::geteuid().as_raw();
-    if own == 0 { vec![Who::Root, Who::User(NEXT.fetch_add(1, Ordering::Relaxed))] } else { vec![Who::User(own)] }
+    if own == 0 {
+        vec![Who::Root, Who::User(NEXT.fetch_add(1, Ordering::Relaxed))]
+    } else {
+        vec![Who::User(own)]
+    }
 }
 
 /// A temporary home.
@@ -75,7 +79,8 @@ impl Room {
     /// A home with an empty directory.
     pub fn empty(who: Who) -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
-        let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let open =
+            |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         open(folder.path());
         let program = folder.path().join("palisade");
         std::fs::copy(tests::program("palisade"), &program).unwrap();
@@ -194,7 +199,9 @@ impl Room {
         let mut folders = vec![self.project.clone()];
         while let Some(folder) = folders.pop() {
             let canary = self.canary();
-            for arguments in [&["status"][..], &["diff", "--stat"], &["log", "-1", "-p"], &["branch"], &["stash", "list"]] {
+            for arguments in
+                [&["status"][..], &["diff", "--stat"], &["log", "-1", "-p"], &["branch"], &["stash", "list"]]
+            {
                 drop(self.host(&folder, "git").args(arguments).output().unwrap());
                 assert!(!canary.exists(), "git {arguments:?} in {} ran a program", folder.display());
             }
@@ -215,7 +222,9 @@ impl Room {
             while let Some(folder) = folders.pop() {
                 for entry in std::fs::read_dir(&folder).into_iter().flatten().map(Result::unwrap) {
                     let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
-                    if let Some(name) = name.split(".quarantined").next().filter(|_| name.contains(".quarantined")) {
+                    if let Some(name) =
+                        name.split(".quarantined").next().filter(|_| name.contains(".quarantined"))
+                    {
                         let above = path.parent().unwrap().strip_prefix(&root).unwrap().display().to_string();
                         found.push(format!("{above}/{name}").trim_start_matches('/').replace(".in/", "/"));
                     } else if entry.file_type().unwrap().is_dir() {

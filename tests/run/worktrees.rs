@@ -11,7 +11,11 @@ fn a_linked_worktree_commits_to_its_own_branch() {
         let linked = room.home().join("linked");
         room.git(&["worktree", "add", "-q", "-b", "side", linked.to_str().unwrap()]);
         let main = room.git(&["rev-parse", "main"]);
-        let said = room.run_in(&linked, &[], &format!("git status; git config alias.x '!touch {}'; {COMMIT}", room.canary().display()));
+        let said = room.run_in(
+            &linked,
+            &[],
+            &format!("git status; git config alias.x '!touch {}'; {COMMIT}", room.canary().display()),
+        );
         said.ok().tells("side moved from");
         assert_eq!(room.git_in(&linked, &["log", "--format=%s"]), "second\nfirst");
         assert_eq!(room.git_in(&linked, &["status", "--porcelain"]), "", "{who:?}");
@@ -26,7 +30,15 @@ fn a_submodule_commits_to_its_own_repository() {
         let room = Room::with_repository(who);
         let library = room.home().join("library");
         room.git(&["clone", "-q", ".", library.to_str().unwrap()]);
-        room.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.to_str().unwrap(), "lib"]);
+        room.git(&[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            library.to_str().unwrap(),
+            "lib",
+        ]);
         let inner = room.project.join("lib");
         room.run_in(&inner, &[], COMMIT).ok().tells("main moved from");
         assert_eq!(room.git_in(&inner, &["status", "--porcelain"]), "", "{who:?}");
@@ -45,7 +57,8 @@ fn a_subdirectory_is_in_the_repository_around_it() {
 fn adv_g05_a_repository_where_there_was_none_is_put_away() {
     for who in everyone() {
         let room = Room::empty(who);
-        let script = format!("git init -q; git config core.fsmonitor 'touch {}'; echo x > x", room.canary().display());
+        let script =
+            format!("git init -q; git config core.fsmonitor 'touch {}'; echo x > x", room.canary().display());
         room.run(&script).ok().tells("quarantined .git");
         assert!(!room.project.join(".git").exists() && room.project.join("x").exists());
         room.look_around();

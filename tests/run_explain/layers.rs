@@ -19,7 +19,8 @@ fn what_is_given_to_be_read_is_given_to_be_written_by_the_flag_that_is_told() {
         std::fs::create_dir(&data).unwrap();
         scene.own(&data);
         let script = format!("echo x > {}/new", data.display());
-        let said = scene.script(&["--ro", "~/data"], &script).ends_with(2).tells("mount", "data/new", "--rw ~/data");
+        let said =
+            scene.script(&["--ro", "~/data"], &script).ends_with(2).tells("mount", "data/new", "--rw ~/data");
         let flag: Vec<&str> = said.by("mount")["allow"].as_str().unwrap().split(' ').collect();
         scene.script(&flag, &script).ends_with(0);
         assert!(data.join("new").exists());
@@ -35,7 +36,8 @@ fn what_only_the_host_has_can_be_read_with_the_flag_that_is_told() {
         scene.file(&two, "2");
         let command = ["cat", one.to_str().unwrap(), two.to_str().unwrap()];
         let folder = scene.outside.path().to_str().unwrap().to_owned();
-        let said = scene.explained(&[], &command).ends_with(1).tells("mount", &folder, &format!("--ro {folder}"));
+        let said =
+            scene.explained(&[], &command).ends_with(1).tells("mount", &folder, &format!("--ro {folder}"));
         let flag: Vec<&str> = said.by("mount")["allow"].as_str().unwrap().split(' ').collect();
         let said = scene.explained(&flag, &command).ends_with(0);
         assert!(said.err.contains("nothing was refused"), "{}", said.err);
@@ -53,7 +55,11 @@ fn control_files_are_protected_and_the_reason_is_told() {
         let said = said.tells("protected", ".envrc", "unprotect = [\".envrc\"]");
         assert!(said.by("protected")["rule"].as_str().unwrap().contains("direnv"), "{}", said.err);
         scene.script(&[], "mkdir .claude/hooks").ends_with(1).tells("protected", ".claude", "unprotect");
-        scene.script(&["--overlay"], "echo x > .envrc").ends_with(2).tells("protected", ".envrc", "unprotect");
+        scene.script(&["--overlay"], "echo x > .envrc").ends_with(2).tells(
+            "protected",
+            ".envrc",
+            "unprotect",
+        );
     }
 }
 
@@ -120,7 +126,9 @@ fn limits_are_told_with_twice_as_much() {
         let files = "all = [open('/dev/null') for _ in range(100)]";
         let said = scene.explained(&["--limit", "files=32"], &["python3", "-c", files]).ends_with(1);
         said.tells("limit", "/dev/null", "--limit files=64");
-        let said = scene.script(&["--limit", "file_size=64k"], "head -c 200000 /dev/zero > big; exit 4").ends_with(4);
+        let said = scene
+            .script(&["--limit", "file_size=64k"], "head -c 200000 /dev/zero > big; exit 4")
+            .ends_with(4);
         said.tells("limit", "big", "--limit file_size=128k");
         let said = scene.script(&["--limit", "tmp=64k"], "head -c 200000 /dev/zero > /tmp/big").ends_with(1);
         said.tells("limit", "/tmp/big", "--limit tmp=128k");

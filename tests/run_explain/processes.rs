@@ -43,7 +43,11 @@ assert codes == [7] * 20, codes
         let scene = Scene::new(who);
         let said = scene.explained(&[], &["python3", "-c", threads]).ends_with(0);
         for (folder, count) in [("/usr/lib", 400), ("/usr/share", 20)] {
-            let found = said.explained.iter().find(|one| one["target"] == folder).unwrap_or_else(|| panic!("{:?}", said.explained));
+            let found = said
+                .explained
+                .iter()
+                .find(|one| one["target"] == folder)
+                .unwrap_or_else(|| panic!("{:?}", said.explained));
             assert_eq!((found["count"].as_u64(), &found["layer"]), (Some(count), &"mount".into()), "{found}");
         }
     }
@@ -103,7 +107,8 @@ fn what_traces_by_itself_is_told_why_it_cannot() {
 #[test]
 fn a_run_that_is_ended_from_outside_is_explained_as_well() {
     for who in everyone() {
-        let said = Scene::new(who).script(&["--limit", "wall=1s"], "echo x > /usr/lib/x; sleep 60").ends_with(137);
+        let said =
+            Scene::new(who).script(&["--limit", "wall=1s"], "echo x > /usr/lib/x; sleep 60").ends_with(137);
         said.tells("mount", "/usr/lib/x", "--rw /usr/lib");
     }
 }

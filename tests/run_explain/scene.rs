@@ -43,7 +43,10 @@ impl Scene {
         for path in [folder.path(), outside.path()] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        std::fs::copy(tests::program("palisade"), folder.path().join("palisade")).unwrap();
+        // By another process: a file that is open for writing here would be so in whatever another test starts, too.
+        let copied =
+            Command::new("cp").arg(tests::program("palisade")).arg(folder.path().join("palisade")).status();
+        assert!(copied.unwrap().success());
         std::fs::create_dir_all(folder.path().join("home/project")).unwrap();
         let scene = Self { who, folder, outside };
         scene.own(&scene.home());
@@ -89,9 +92,15 @@ impl Scene {
         let (text, took) = finish(self.command(&palisade, &run));
         let (json, _) = finish(self.command(&palisade, &[&["--json"], &run[..]].concat()));
         assert_eq!(text.status.code(), json.status.code(), "{json:?}");
-        let value: Value = serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {json:?}"));
+        let value: Value =
+            serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {json:?}"));
         let explained = value["result"]["explained"].as_array().cloned().unwrap_or_default();
-        Said { code: text.status.code(), err: String::from_utf8_lossy(&text.stderr).into_owned(), took, explained }
+        Said {
+            code: text.status.code(),
+            err: String::from_utf8_lossy(&text.stderr).into_owned(),
+            took,
+            explained,
+        }
     }
 
     /// The same where a container around us forbids tracing.
@@ -143,7 +152,8 @@ impl Said {
     /// The first denial by this layer.
     #[track_caller]
     pub fn by(&self, layer: &str) -> &Value {
-        let found = self.explained.iter().find(|denial| denial["layer"] == layer && denial["weight"] != "harmless");
+        let found =
+            self.explained.iter().find(|denial| denial["layer"] == layer && denial["weight"] != "harmless");
         found.unwrap_or_else(|| panic!("nothing by {layer}: {:?}\n{}", self.explained, self.err))
     }
 
@@ -154,7 +164,8 @@ impl Said {
         let text = |key: &str| denial[key].as_str().unwrap_or_default().to_owned();
         assert!(text("target").contains(target), "{denial}");
         assert!(format!("{} {}", text("allow"), text("advice")).contains(allow), "{denial}");
-        let line = self.err.lines().find(|line| line.starts_with("palisade: refused: ") && line.contains(target));
+        let line =
+            self.err.lines().find(|line| line.starts_with("palisade: refused: ") && line.contains(target));
         let line = line.unwrap_or_else(|| panic!("no line about {target}: {}", self.err));
         assert!(line.contains(allow), "{line}");
         self

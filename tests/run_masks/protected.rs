@@ -8,7 +8,7 @@ use crate::scene::{Scene, everyone, until};
 fn writing(name: &str) -> String {
     format!(
         "while [ ! -e go ]; do if [ -e changed ] && grep -qs \" $PWD/{name} \" /proc/self/mountinfo; then \
-         ( (echo evil > {name} || mkdir {name}/x || touch {name}/x) 2>/dev/null && echo PLANTED ) || echo REFUSED; fi; done; true"
+         ( (echo evil > {name} || mkdir {name}/x || touch {name}/x) 2>/dev/null && echo PLANTED ) || echo REFUSED; else echo IDLE; fi; done; true"
     )
 }
 
@@ -19,13 +19,23 @@ fn adv_f04_a_control_file_that_the_host_replaces_is_covered_again() {
         scene.file(".mcp.json", "{}");
         let run = scene.start(&[], &writing(".mcp.json"));
         for text in ["{\"a\":1}", "{\"b\":2}"] {
+            // An attempt of before must not fall into the moment in which the cover is lost.
+            let idle = run.out().lines().filter(|line| *line == "IDLE").count();
+            let _ = fs::remove_file(scene.at("changed"));
+            run.says("IDLE", idle + 2);
             let before = run.out().lines().filter(|line| *line == "REFUSED").count();
             scene.replace(".mcp.json", text);
             scene.file("changed", "");
             run.says("REFUSED", before + 5);
-            assert_eq!(fs::read_to_string(scene.at(".mcp.json")).unwrap(), text, "the host's file is as it was");
+            assert_eq!(
+                fs::read_to_string(scene.at(".mcp.json")).unwrap(),
+                text,
+                "the host's file is as it was"
+            );
         }
-        let said = run.end().tells("changed .mcp.json (replaced during the run, so its cover was lost: covered again ");
+        let said = run
+            .end()
+            .tells("changed .mcp.json (replaced during the run, so its cover was lost: covered again ");
         assert!(!said.out.contains("PLANTED"), "{who:?}");
     }
 }

@@ -89,7 +89,8 @@ impl Scene {
     /// A file of the project, as its owner writes it.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.at(name);
-        if let Some(above) = Path::new(name).parent().and_then(Path::to_str).filter(|above| !above.is_empty()) {
+        if let Some(above) = Path::new(name).parent().and_then(Path::to_str).filter(|above| !above.is_empty())
+        {
             self.folder(above);
         }
         fs::write(&path, text).unwrap();
@@ -167,7 +168,9 @@ impl Run<'_> {
     /// Waits until the script has said a line so often.
     #[track_caller]
     pub fn says(&self, line: &str, times: usize) {
-        until(&format!("`{line}` {times} times, not {}", self.out()), || self.out().lines().filter(|said| *said == line).count() >= times);
+        until(&format!("`{line}` {times} times, not {}", self.out()), || {
+            self.out().lines().filter(|said| *said == line).count() >= times
+        });
     }
 
     /// The process that watches: a child of the launcher that sees the host's files.

@@ -12,7 +12,7 @@ const SECRET: &str = "SECRET-CANARY";
 #[test]
 fn adv_f06_a_secret_that_appears_is_covered_before_it_is_written() {
     for who in everyone() {
-        for name in [".env", "app/.env", "later/deep/.env", "app/server.pem"] {
+        for name in [".env", "app/.env", "later/deep/.env", "app/id_rsa"] {
             let scene = Scene::new(who);
             scene.folder("app");
             let run = scene.start(&[], &reading(name, name));
@@ -22,7 +22,9 @@ fn adv_f06_a_secret_that_appears_is_covered_before_it_is_written() {
             run.says("COVERED", 1);
             fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(SECRET.as_bytes()).unwrap();
             run.says("COVERED", 5);
-            let said = run.end().tells(&format!("changed {name} (a hidden name that appeared during the run: hidden "));
+            let said = run
+                .end()
+                .tells(&format!("changed {name} (a hidden name that appeared during the run: hidden "));
             assert!(!said.out.contains(SECRET), "{who:?} {name}: {}", said.out);
             assert_eq!(fs::read_to_string(path).unwrap(), SECRET, "the host's file is as it was");
         }
@@ -43,10 +45,11 @@ fn adv_f06_a_secret_that_is_replaced_is_covered_again() {
                 scene.file("changed", "");
                 run.says("COVERED", before + 5);
             }
-            let said = run.end().tells(&format!("changed {name} (replaced during the run, so its cover was lost: covered again "));
+            let said = run.end().tells(&format!(
+                "changed {name} (replaced during the run, so its cover was lost: covered again "
+            ));
             let last = said.out.rsplit("COVERED\nCOVERED\nCOVERED\n").next().unwrap();
             assert!(!last.contains(SECRET), "{who:?}: read after it was covered: {last}");
-            assert!(!said.out.contains("old"));
             assert_eq!(fs::read_to_string(scene.at(name)).unwrap(), SECRET);
         }
     }
@@ -86,8 +89,28 @@ fn adv_f06_the_agents_own_file_of_a_hidden_name_is_hidden_from_it_too() {
 }
 
 #[test]
+fn adv_f06_who_opened_a_secret_before_it_was_covered_reads_nothing_from_it() {
+    for who in everyone() {
+        let scene = Scene::new(who);
+        let holder = "until { exec 3<.env; } 2>/dev/null; do :; done; echo OPENED; while :; do cat <&3; done";
+        let run = scene
+            .start(&[], &format!("bash -c '{holder}'; echo ENDED; while [ ! -e go ]; do sleep 0.01; done"));
+        // As slow as can be: it is opened long before anybody looks.
+        kill_process(run.guardian(), Signal::STOP).unwrap();
+        let path = scene.file(".env", "");
+        run.says("OPENED", 1);
+        kill_process(run.guardian(), Signal::CONT).unwrap();
+        run.says("ENDED", 1);
+        fs::write(path, SECRET).unwrap();
+        let said = run.end().tells("inside had it open");
+        assert!(!said.out.contains(SECRET), "{who:?}: {}", said.out);
+    }
+}
+
+#[test]
 fn adv_f06_when_more_happens_than_can_be_kept_everything_is_checked_anew() {
-    let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     for who in everyone() {
         let scene = Scene::new(who);
         scene.folder("many");
@@ -128,7 +151,8 @@ fn adv_f06_in_a_layer_a_secret_of_the_host_is_covered_when_it_shows() {
 fn what_is_shown_on_purpose_is_not_covered() {
     for who in everyone() {
         let scene = Scene::new(who);
-        let run = scene.start(&["--show", ".env"], "while [ ! -e go ]; do grep -s SECRET .env; sleep 0.01; done");
+        let run =
+            scene.start(&["--show", ".env"], "while [ ! -e go ]; do grep -s SECRET .env; sleep 0.01; done");
         scene.replace(".env", "SECRET\n");
         run.says("SECRET", 3);
         assert!(!run.end().err.contains(".env"));
@@ -139,15 +163,24 @@ fn what_is_shown_on_purpose_is_not_covered() {
 fn what_happened_is_in_the_document_and_on_the_record() {
     for who in everyone() {
         let scene = Scene::new(who);
-        let script = "while [ ! -s done ]; do grep -qs \" $PWD/.env \" /proc/self/mountinfo && echo x > done; done";
-        let mut command = scene.palisade(&["--json", "run", "--", "sh", "-c", &format!("touch ready; {script}")]);
-        let child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let script =
+            "while [ ! -s done ]; do grep -qs \" $PWD/.env \" /proc/self/mountinfo && echo x > done; done";
+        let mut command =
+            scene.palisade(&["--json", "run", "--", "sh", "-c", &format!("touch ready; {script}")]);
+        let child = command
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         until("it starts", || scene.at("ready").exists());
         scene.file(".env", "");
         let output = child.wait_with_output().unwrap();
         let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let found = document["findings"].as_array().unwrap();
-        assert!(found.iter().any(|finding| finding["path"] == ".env" && finding["fate"] == "reported"), "{document}");
+        let found = document["result"]["findings"].as_array().unwrap();
+        assert!(
+            found.iter().any(|finding| finding["path"] == ".env" && finding["fate"] == "reported"),
+            "{document}"
+        );
         let mut folders = vec![scene.state()];
         let mut is_recorded = false;
         while let Some(folder) = folders.pop() {
@@ -156,7 +189,8 @@ fn what_happened_is_in_the_document_and_on_the_record() {
                     kind if kind.is_dir() => folders.push(entry.path()),
                     kind if kind.is_file() => {
                         let text = fs::read(entry.path()).unwrap();
-                        is_recorded |= String::from_utf8_lossy(&text).contains("a hidden name that appeared during the run");
+                        is_recorded |= String::from_utf8_lossy(&text)
+                            .contains("a hidden name that appeared during the run");
                     }
                     _ => {}
                 }

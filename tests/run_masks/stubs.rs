@@ -6,7 +6,8 @@ use crate::scene::{Scene, everyone, number, until};
 
 /// Says what of the worktree has a name of a stub.
 fn stubs(scene: &Scene) -> Vec<String> {
-    let entries = fs::read_dir(&scene.project).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries =
+        fs::read_dir(&scene.project).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut found: Vec<String> = entries.filter(|name| name.starts_with('.')).collect();
     found.sort();
     found
@@ -62,7 +63,9 @@ fn what_a_killed_run_leaves_is_swept() {
         assert_eq!(sandbox::sweep(&scene.state()), [] as [std::path::PathBuf; 0], "it is alive");
         alive.child.kill().unwrap();
         alive.child.wait().unwrap();
-        until("its locks are gone", || !sandbox::sweep(&scene.state()).is_empty() || stubs(&scene).is_empty());
+        until("its locks are gone", || {
+            !sandbox::sweep(&scene.state()).is_empty() || stubs(&scene).is_empty()
+        });
         assert_eq!(stubs(&scene), [] as [&str; 0]);
     }
 }

@@ -15,7 +15,10 @@ fn adv_f08_names_and_contents_do_nothing_to_a_terminal_or_a_command_line() {
         let said = scene.palisade(&["diff"]);
         assert!(said.out.chars().all(|c| c == '\n' || c == '\t' || !c.is_control()), "{:?}", said.out);
         let told = scene.changes();
-        assert_eq!(told, ["added -rf", "added bad\\xff", "added contents", "added esc\\x1b[2J", "added new\\nline"]);
+        assert_eq!(
+            told,
+            ["added -rf", "added bad\\xff", "added contents", "added esc\\x1b[2J", "added new\\nline"]
+        );
         scene.done(&["apply"]);
         let named: Vec<String> = snapshot(&scene.worktree()).into_keys().collect();
         assert_eq!(named.len(), 5, "{named:?}");

@@ -24,8 +24,16 @@ const STORIES: &[(&str, &str, &[&str])] = &[
     ("echo a > a", "printf '\\000\\001' > a", &["changed a"]),
     ("true", "truncate -s 20G sparse", &["added sparse"]),
     ("echo a > a", "ln a b; echo c >> a", &["changed a", "added b"]),
-    ("echo a > .gitignore; echo i > ignored", "echo j > ignored; rm .gitignore", &["deleted .gitignore", "changed ignored"]),
-    ("git init -q .; echo a > a", "git add a && git -c user.name=a -c user.email=a@b commit -qm c; echo b > b", &["added b"]),
+    (
+        "echo a > .gitignore; echo i > ignored",
+        "echo j > ignored; rm .gitignore",
+        &["deleted .gitignore", "changed ignored"],
+    ),
+    (
+        "git init -q .; echo a > a",
+        "git add a && git -c user.name=a -c user.email=a@b commit -qm c; echo b > b",
+        &["added b"],
+    ),
 ];
 
 #[test]
@@ -39,7 +47,11 @@ fn every_kind_of_change_is_shown_applied_and_undone() {
             scene.plain_without_rights(&direct, inside);
             scene.run(inside);
             let story = format!("{who:?}: {before} / {inside}");
-            assert_eq!(without_git(snapshot(&scene.worktree())), without_git(was.clone()), "shows on the host: {story}");
+            assert_eq!(
+                without_git(snapshot(&scene.worktree())),
+                without_git(was.clone()),
+                "shows on the host: {story}"
+            );
             if expected.is_empty() {
                 assert_eq!(scene.palisade(&["diff"]).code, 1, "{story}");
                 continue;
@@ -48,13 +60,22 @@ fn every_kind_of_change_is_shown_applied_and_undone() {
             scene.done(&["diff"]);
             scene.done(&["apply"]);
             let applied = snapshot(&scene.worktree());
-            assert_eq!(without_git(shape(&scene.worktree())), without_git(shape(&direct)), "applied: {story}");
-            let owner = was.values().chain(applied.values()).map(|line| line.split('|').nth(1).unwrap().to_owned());
+            assert_eq!(
+                without_git(shape(&scene.worktree())),
+                without_git(shape(&direct)),
+                "applied: {story}"
+            );
+            let owner =
+                was.values().chain(applied.values()).map(|line| line.split('|').nth(1).unwrap().to_owned());
             assert_eq!(owner.collect::<std::collections::BTreeSet<_>>().len(), 1, "owners: {story}");
             scene.done(&["apply", "--undo"]);
             assert_eq!(without_git(snapshot(&scene.worktree())), without_git(was.clone()), "undone: {story}");
             scene.done(&["apply"]);
-            assert_eq!(without_git(shape(&scene.worktree())), without_git(shape(&direct)), "applied again: {story}");
+            assert_eq!(
+                without_git(shape(&scene.worktree())),
+                without_git(shape(&direct)),
+                "applied again: {story}"
+            );
             scene.done(&["apply", "--undo"]);
             scene.done(&["discard"]);
             assert_eq!(without_git(snapshot(&scene.worktree())), without_git(was), "discarded: {story}");
@@ -63,7 +84,9 @@ fn every_kind_of_change_is_shown_applied_and_undone() {
 }
 
 /// The repository has a layer and a way out of its own.
-fn without_git(all: std::collections::BTreeMap<String, String>) -> std::collections::BTreeMap<String, String> {
+fn without_git(
+    all: std::collections::BTreeMap<String, String>,
+) -> std::collections::BTreeMap<String, String> {
     all.into_iter().filter(|(name, _)| !name.starts_with("\".git/") && name != "\".git\"").collect()
 }
 

@@ -31,7 +31,10 @@ impl Dice {
             8 => format!("mv -T {one} {other}"),
             9 => format!("mv {one} {other}"),
             10 => format!("ln -sfn {number} {one}"),
-            11 => format!("chmod {} {one}", ["600", "755", "444", "700", "751", "500"][usize::try_from(number % 6).unwrap()]),
+            11 => format!(
+                "chmod {} {one}",
+                ["600", "755", "444", "700", "751", "500"][usize::try_from(number % 6).unwrap()]
+            ),
             12 => format!("cp -r {one} {other}"),
             13 => format!("rm -rf {one}; mkdir {one}; echo {number} > {one}/new"),
             _ => format!("truncate -s {number} {one}"),

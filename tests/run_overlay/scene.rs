@@ -105,7 +105,11 @@ impl Scene {
                 command
             }
         };
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.home()).stdin(Stdio::null());
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", self.home())
+            .stdin(Stdio::null());
         command
     }
 
@@ -138,7 +142,11 @@ impl Scene {
     pub fn palisade(&self, words: &[&str]) -> Said {
         let output = self.prepared(words).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Said { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
     }
 
     /// Runs a script in a sandbox with a layer.
@@ -153,7 +161,8 @@ impl Scene {
         let mut all = words.to_vec();
         all.push("--json");
         let said = self.palisade(&all);
-        let value: Value = serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{words:?}: {}{}", said.out, said.err));
+        let value: Value =
+            serde_json::from_str(&said.out).unwrap_or_else(|_| panic!("{words:?}: {}{}", said.out, said.err));
         assert_eq!(value["ok"], true, "{words:?}: {value}");
         value["result"].clone()
     }
@@ -161,7 +170,8 @@ impl Scene {
     /// What `diff` tells: kind and path.
     pub fn changes(&self) -> Vec<String> {
         let told = self.json(&["diff", "--stat"]);
-        let line = |one: &Value| format!("{} {}", one["kind"].as_str().unwrap(), one["path"].as_str().unwrap());
+        let line =
+            |one: &Value| format!("{} {}", one["kind"].as_str().unwrap(), one["path"].as_str().unwrap());
         told["changes"].as_array().unwrap().iter().map(line).collect()
     }
 
@@ -191,7 +201,13 @@ pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
             }
             let time = if data.is_dir() { 0 } else { data.mtime_nsec() };
             let name = format!("{:?}", path.strip_prefix(root).unwrap());
-            let line = format!("{:o}|{}:{}|{time}|{:?}", data.mode(), data.uid(), data.gid(), String::from_utf8_lossy(&content));
+            let line = format!(
+                "{:o}|{}:{}|{time}|{:?}",
+                data.mode(),
+                data.uid(),
+                data.gid(),
+                String::from_utf8_lossy(&content)
+            );
             found.insert(name, line);
         }
     }

@@ -65,9 +65,9 @@ pub(crate) fn finish(place: &Place, outcome: Result<Shown, Failure>) -> ExitCode
         Err(failure) => {
             let code = ExitCode::from(failure.exit());
             let (result, report) = match &failure {
-                Failure::Tampered(value, text) | Failure::Unverifiable(value, text) | Failure::Unfit(_, value, text) => {
-                    (value.clone(), text.clone())
-                }
+                Failure::Tampered(value, text)
+                | Failure::Unverifiable(value, text)
+                | Failure::Unfit(_, value, text) => (value.clone(), text.clone()),
                 _ => (Value::Null, String::new()),
             };
             if place.json {

@@ -15,10 +15,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
+use crate::RunId;
 use crate::given::Prepared;
 use crate::profile::{Profile, Worktree};
 use crate::repo::{Commit, Repository, TakeError};
-use crate::RunId;
 use crate::worktree::Left;
 use quarantine::Quarantine;
 use stamp::Stamp;
@@ -71,7 +71,12 @@ pub struct Ending {
 
 impl Watch {
     /// Begins before anything is started.
-    pub(crate) fn new(profile: &Profile, worktree: &Path, run_folder: &Path, repository: Option<Repository>) -> Self {
+    pub(crate) fn new(
+        profile: &Profile,
+        worktree: &Path,
+        run_folder: &Path,
+        repository: Option<Repository>,
+    ) -> Self {
         let own = (profile.worktree == Worktree::Write).then(|| worktree.to_owned());
         let others = profile.write.iter().map(|entry| entry.path.clone());
         let mut roots: Vec<PathBuf> = own.into_iter().collect();
@@ -140,7 +145,11 @@ impl Watch {
 }
 
 fn not_looked_at(path: PathBuf, error: &io::Error) -> Finding {
-    Finding { path, why: "could not be looked through to the end".into(), fate: Fate::Stays(error.to_string()) }
+    Finding {
+        path,
+        why: "could not be looked through to the end".into(),
+        fate: Fate::Stays(error.to_string()),
+    }
 }
 
 /// What is told of stubs that could not be removed and that nothing else was told of.
@@ -153,8 +162,10 @@ fn left_behind(worktree: &Path, left: io::Result<Left>, told: &[Finding]) -> Vec
         }
     };
     let shown = filled.iter().map(|path| path.strip_prefix(worktree).unwrap_or(path).to_owned());
-    let new = shown.filter(|path| !told.iter().any(|told| told.path.starts_with(path)) && worktree.join(path).exists());
-    let why = || "a directory that palisade made; something was put into it during the run, so it stays".into();
+    let new = shown
+        .filter(|path| !told.iter().any(|told| told.path.starts_with(path)) && worktree.join(path).exists());
+    let why =
+        || "a directory that palisade made; something was put into it during the run, so it stays".into();
     new.map(|path| Finding { path, why: why(), fate: Fate::Reported }).collect()
 }
 

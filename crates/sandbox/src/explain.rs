@@ -119,7 +119,9 @@ impl Explained {
     /// What is worth a line to a person: the harmless only when a command failed and nothing else explains it.
     pub fn worth_telling(&self, failed: bool) -> impl Iterator<Item = &Denial> {
         let only_harmless = self.denials.iter().all(|denial| denial.weight == Weight::Harmless);
-        self.denials.iter().filter(move |denial| denial.weight != Weight::Harmless || (failed && only_harmless))
+        self.denials
+            .iter()
+            .filter(move |denial| denial.weight != Weight::Harmless || (failed && only_harmless))
     }
 }
 
@@ -130,7 +132,10 @@ pub enum ExplainError {
     #[error("the observer of `--explain` could not be started: {0}")]
     Start(#[source] io::Error),
     /// The kernel, or a container around us, forbids tracing.
-    #[error("`--explain` traces the command, and this machine does not allow it{}: run it without `--explain`, or elsewhere", clue())]
+    #[error(
+        "`--explain` traces the command, and this machine does not allow it{}: run it without `--explain`, or elsewhere",
+        clue()
+    )]
     Forbidden(#[source] io::Error),
     /// The observer went away.
     #[error("the observer of `--explain` ended early, so what was refused is not known")]
@@ -159,14 +164,18 @@ impl Held {
     /// # Errors
     /// When tracing is forbidden here.
     pub fn observe(&self, profile: &Profile, caller: &Caller) -> Result<Observer, ExplainError> {
-        let (report, told) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| ExplainError::Start(error.into()))?;
+        let (report, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| ExplainError::Start(error.into()))?;
         let init = self.tree.pid.as_raw_pid();
         match fork(0, None).map_err(ExplainError::Start)? {
             Side::Child => {
                 let groups = match self.plan.identity.owns {
                     Some(_) => Vec::new(),
-                    None => rustix::process::getgroups().unwrap_or_default().iter().map(|group| group.as_raw()).collect(),
+                    None => rustix::process::getgroups()
+                        .unwrap_or_default()
+                        .iter()
+                        .map(|group| group.as_raw())
+                        .collect(),
                 };
                 let rules = Rules::new(&self.plan, profile, &caller.worktree, &caller.home, groups);
                 let watched = observe::attach(&told, init).and_then(|report| {

@@ -37,8 +37,7 @@ const SETTINGS: [&str; 21] = [
     "/etc/debian_version",
 ];
 
-const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Parts of `/proc` that tell about the host and that everyone may read.
 const HIDDEN: [&str; 18] = [
@@ -103,7 +102,8 @@ fn system() -> (Vec<Mount>, Vec<(PathBuf, PathBuf)>) {
 /// Devices, terminals, processes.
 fn devices() -> Vec<Mount> {
     let own = |source, at: &str, access| Mount { programs: false, ..Mount::own(source, at, access) };
-    let mut mounts: Vec<Mount> = DEVICES.iter().map(|path| Mount::host(*path, *path, Access::Device)).collect();
+    let mut mounts: Vec<Mount> =
+        DEVICES.iter().map(|path| Mount::host(*path, *path, Access::Device)).collect();
     for mount in &mut mounts {
         mount.programs = false;
     }
@@ -131,7 +131,18 @@ const LINKS: [(&str, &str); 7] = [
 
 /// Directories that every root has.
 const FOLDERS: [&str; 12] = [
-    "/dev", "/etc", "/etc/ssl", "/etc/pki", "/etc/pki/tls", "/home", "/nix", "/proc", "/run", "/tmp", "/var", "/.empty/folder",
+    "/dev",
+    "/etc",
+    "/etc/ssl",
+    "/etc/pki",
+    "/etc/pki/tls",
+    "/home",
+    "/nix",
+    "/proc",
+    "/run",
+    "/tmp",
+    "/var",
+    "/.empty/folder",
 ];
 
 /// Files that say who and where one is.

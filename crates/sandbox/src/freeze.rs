@@ -29,7 +29,8 @@ pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'stat
         let (stopped, done) = stop(init);
         done.inspect_err(|_| go_on(&stopped))?;
     } else {
-        let everyone: Vec<Pid> = std::iter::once(init).chain(inhabitants(init).into_iter().map(|(pid, _)| pid)).collect();
+        let everyone: Vec<Pid> =
+            std::iter::once(init).chain(inhabitants(init).into_iter().map(|(pid, _)| pid)).collect();
         go_on(&everyone);
     }
     Ok("signal")
@@ -85,7 +86,8 @@ impl Drop for Still<'_> {
 /// Only one at a time stops this sandbox or lets it go on: else one takes the other's stop for its own.
 fn alone(init: Pid) -> Option<OwnedFd> {
     let path = format!("/proc/{}", init.as_raw_pid());
-    let folder = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let folder =
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     rustix::fs::flock(&folder, FlockOperation::LockExclusive).ok()?;
     Some(folder)
 }
@@ -112,7 +114,10 @@ fn stop(init: Pid) -> (Vec<Pid>, io::Result<()>) {
         let everyone = std::iter::once((init, state(init.as_raw_pid()).unwrap_or('Z'))).chain(states(init));
         for (pid, state) in everyone.collect::<Vec<_>>() {
             let is_sent = sent.contains(&pid.as_raw_pid());
-            if !is_sent && !matches!(state, 'T' | 't') && rustix::process::kill_process(pid, Signal::STOP).is_ok() {
+            if !is_sent
+                && !matches!(state, 'T' | 't')
+                && rustix::process::kill_process(pid, Signal::STOP).is_ok()
+            {
                 sent.insert(pid.as_raw_pid());
                 stopped.push(pid);
             }
@@ -169,5 +174,8 @@ fn state(pid: i32) -> Option<char> {
 fn children(parent: i32) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{parent}/task")) else { return Vec::new() };
     let lists = tasks.flatten().map(|task| std::fs::read_to_string(task.path().join("children")));
-    lists.flatten().flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    lists
+        .flatten()
+        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }

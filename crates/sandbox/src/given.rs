@@ -87,7 +87,8 @@ impl Spec {
             spec = spec.tracing();
         }
         let mut stubs = Stubs::default();
-        let mut guardian = Guardian::new(&caller.worktree, &profile.hidden).map_err(failed(&caller.worktree))?;
+        let mut guardian =
+            Guardian::new(&caller.worktree, &profile.hidden).map_err(failed(&caller.worktree))?;
         spec = match profile.worktree {
             Worktree::Read => spec.read(caller.worktree.clone()),
             Worktree::Write => spec.write(caller.worktree.clone()),
@@ -100,8 +101,9 @@ impl Spec {
         // In a layer nothing shows on the host, so nothing is guarded there.
         if profile.worktree == Worktree::Write || (profile.worktree == Worktree::Read && writes_in_it) {
             let run = caller.run_folder.file_name().unwrap_or_default();
-            let (mounts, made) =
-                guard(&caller.worktree, &profile.protect, &caller.stubs, run).map_err(failed(&caller.worktree))?;
+            let (mounts, made) = guard(&caller.worktree, &profile.protect, &caller.stubs, run)
+                .map_err(failed(&caller.worktree))?;
+            guardian.stubs(&mounts);
             spec = spec.mounts(mounts);
             stubs = made;
             let held = profile.protect.iter().map(|protected| caller.worktree.join(&protected.path));
@@ -133,7 +135,8 @@ impl Spec {
         let base = caller.environment.get(OsStr::new("XDG_CONFIG_HOME")).map(OsString::as_os_str);
         let own = repo::own_settings(&caller.home, base, repository.as_ref());
         // By name too: a git under /usr/local has its settings elsewhere.
-        spec = spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
+        spec =
+            spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
         let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
         let guardian = Some(guardian);
         Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch, guardian })

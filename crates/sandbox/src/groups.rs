@@ -175,7 +175,11 @@ impl Groups {
         let folder = above.join(&self.name);
         fs::create_dir(&folder)?;
         self.folders.push(folder.clone());
-        self.tasks.push(rustix::fs::open(folder.join("tasks"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?);
+        self.tasks.push(rustix::fs::open(
+            folder.join("tasks"),
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?);
         self.v1.push((setting.controller, folder));
         Ok(())
     }
@@ -183,7 +187,8 @@ impl Groups {
     /// Writes a limit, and believes it when it can be read back.
     fn set(&mut self, folder: &Path, name: &'static str, file: &str, value: &str) {
         let path = folder.join(file);
-        let written = fs::OpenOptions::new().write(true).open(&path).and_then(|mut to| to.write_all(value.as_bytes()));
+        let written =
+            fs::OpenOptions::new().write(true).open(&path).and_then(|mut to| to.write_all(value.as_bytes()));
         if written.is_ok() && fs::read_to_string(&path).is_ok_and(|found| found.trim() == value) {
             self.enforced.push(Enforced { name, value: value.to_owned() });
         }
@@ -204,7 +209,8 @@ impl Groups {
     /// Whether they do.
     pub(crate) fn is_still(&self) -> bool {
         let Some(folder) = &self.unified_at else { return false };
-        fs::read_to_string(folder.join("cgroup.events")).is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
+        fs::read_to_string(folder.join("cgroup.events"))
+            .is_ok_and(|text| text.lines().any(|line| line == "frozen 1"))
     }
 }
 

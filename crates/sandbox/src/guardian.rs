@@ -96,15 +96,26 @@ impl Guardian {
     /// Something must be at these paths and at those above them in the worktree.
     pub(crate) fn holds(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
-            let between = path.ancestors().take_while(|above| *above != self.worktree && above.starts_with(&self.worktree));
+            let between = path
+                .ancestors()
+                .take_while(|above| *above != self.worktree && above.starts_with(&self.worktree));
             self.must.extend(between.map(Path::to_owned));
         }
     }
 
+    /// These are stubs, so nothing is in them yet.
+    pub(crate) fn stubs(&mut self, mounts: &[Mount]) {
+        let nothing = mounts.iter().filter(|mount| mount.source == Source::Nothing);
+        self.tree.stubs = nothing.map(|mount| mount.at.clone()).collect();
+    }
+
     /// Takes the covers of a plan, and watches where they are.
     fn over(&mut self, plan: &Plan) -> Result<(), Unguarded> {
+        self.tree.stubs.clear();
         let mounts: Vec<&Mount> = plan.own_mounts().collect();
-        let is_layer = |mount: &&&Mount| matches!(mount.source, Source::Layer(_)) && self.worktree.starts_with(&mount.at);
+        let is_layer = |mount: &&&Mount| {
+            matches!(mount.source, Source::Layer(_)) && self.worktree.starts_with(&mount.at)
+        };
         self.is_layered = mounts.iter().any(|mount| is_layer(&mount));
         self.items = mounts.iter().filter_map(|mount| item(mount, &mounts, &self.must)).collect();
         let folders: BTreeSet<PathBuf> =
@@ -127,8 +138,8 @@ impl Guardian {
             return Ok(None);
         }
         let worktree = self.worktree.clone();
-        let (hears, tells) =
-            rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| Unguarded::Start(error.into()))?;
+        let (hears, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| Unguarded::Start(error.into()))?;
         // What was queued since the tree was looked through is seen to before anything starts.
         let mut waiting = [PollFd::new(&self.tree, PollFlags::IN)];
         let is_late = !matches!(poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
@@ -144,7 +155,8 @@ impl Guardian {
                 let process = Processes::new(pid, pidfd).map_err(Unguarded::Start)?;
                 if is_late {
                     let mut ready = [0u8; 1];
-                    let told = rustix::io::read(&hears, &mut ready).map_err(|error| Unguarded::Start(error.into()))?;
+                    let told = rustix::io::read(&hears, &mut ready)
+                        .map_err(|error| Unguarded::Start(error.into()))?;
                     if told == 0 {
                         return Err(Unguarded::Start(io::Error::from_raw_os_error(libc::EPIPE)));
                     }
@@ -246,7 +258,8 @@ impl Kept {
         self.process.end();
         let lost = || Finding {
             path: PathBuf::new(),
-            why: "hidden and protected files were not watched to the end: the process that watches was ended".into(),
+            why: "hidden and protected files were not watched to the end: the process that watches was ended"
+                .into(),
             fate: Fate::Reported,
         };
         // The first byte may be the word that it has begun.

@@ -201,8 +201,11 @@ fn terminal(given: &Given<'_>) -> Result<OwnedFd, Broken> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let near = rustix::fs::open("/dev/pts/ptmx", flags, Mode::empty()).at(Step::Terminal, "/dev/pts/ptmx")?;
     rustix::pty::unlockpt(&near).at(Step::Terminal, "unlock")?;
-    let far = rustix::pty::ioctl_tiocgptpeer(&near, rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY)
-        .at(Step::Terminal, "peer")?;
+    let far = rustix::pty::ioctl_tiocgptpeer(
+        &near,
+        rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY,
+    )
+    .at(Step::Terminal, "peer")?;
     given.line.give_terminal(near.as_fd()).at(Step::Terminal, "launcher")?;
     Ok(far)
 }
@@ -213,7 +216,8 @@ fn limit(plan: &Plan) -> Result<(), Broken> {
         let now = rustix::process::getrlimit(limit.of.resource());
         let most = Some(now.maximum.map_or(limit.most, |hard| hard.min(limit.most)));
         let limits = rustix::process::Rlimit { current: most, maximum: most };
-        rustix::process::setrlimit(limit.of.resource(), limits).at(Step::Limits, format!("{:?}", limit.of))?;
+        rustix::process::setrlimit(limit.of.resource(), limits)
+            .at(Step::Limits, format!("{:?}", limit.of))?;
     }
     Ok(())
 }
@@ -243,7 +247,6 @@ fn find(plan: &Plan) -> Result<PathBuf, Broken> {
     }
     Err(refused).at(Step::Command, Path::new(name))
 }
-
 
 /// What process 1 is started with: its own name, the program's path, the command.
 fn arguments(plan: &Plan, path: &Path) -> Vec<CString> {

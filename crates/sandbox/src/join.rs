@@ -38,7 +38,8 @@ impl Plan {
         let Permit { .. } = permit;
         let prepare = |what: &'static str| move |error: io::Error| LaunchError::Prepare(what, error);
         let init = Pid::from_raw(init).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH));
-        let init = init.and_then(|init| Ok(rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?));
+        let init = init
+            .and_then(|init| Ok(rustix::process::pidfd_open(init, rustix::process::PidfdFlags::empty())?));
         let init = init.map_err(prepare("the sandbox"))?;
         let program = sealed_init().map_err(prepare("process 1"))?;
         let (near, far) = Line::pair().map_err(LaunchError::Line)?;
@@ -48,7 +49,14 @@ impl Plan {
                 drop(near);
                 let standard = ends.0.each_ref().map(|end| end.as_ref().map(AsFd::as_fd));
                 let line = far.again();
-                let given = Given { plan: &self, line: far, init: program.as_fd(), opened: None, standard, groups: Vec::new() };
+                let given = Given {
+                    plan: &self,
+                    line: far,
+                    init: program.as_fd(),
+                    opened: None,
+                    standard,
+                    groups: Vec::new(),
+                };
                 match line {
                     Ok(line) => between(given, &line, &init),
                     Err(_) => leave(125),
@@ -84,8 +92,10 @@ fn joined(given: &mut Given<'_>, init: &OwnedFd) -> Result<std::convert::Infalli
     // look into it.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
         .map_err(|error| broken("memory", error.into()))?;
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| broken("parent", error.into()))?;
-    Groups::enter(&format!("palisade-{}", given.plan.run)).map_err(|error| broken("control groups", error))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| broken("parent", error.into()))?;
+    Groups::enter(&format!("palisade-{}", given.plan.run))
+        .map_err(|error| broken("control groups", error))?;
     enter(init.as_fd()).map_err(|error| broken("namespaces", error))?;
     // The number space of processes is entered by children only.
     match fork(0, None).map_err(|error| broken("child", error))? {
@@ -98,14 +108,11 @@ fn joined(given: &mut Given<'_>, init: &OwnedFd) -> Result<std::convert::Infalli
         },
         Side::Parent(pid, _pidfd) => {
             // The child speaks for itself until it is ready, and process 1 of ours speaks after it.
-            let child = Pid::from_raw(pid).ok_or_else(|| broken("child", io::Error::from_raw_os_error(libc::ECHILD)))?;
-            let status = loop {
-                match rustix::process::waitpid(Some(child), WaitOptions::empty()) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    other => break other,
-                }
-            };
-            drop(status);
+            let child = Pid::from_raw(pid)
+                .ok_or_else(|| broken("child", io::Error::from_raw_os_error(libc::ECHILD)))?;
+            while rustix::process::waitpid(Some(child), WaitOptions::empty()).err()
+                == Some(rustix::io::Errno::INTR)
+            {}
             leave(0)
         }
     }

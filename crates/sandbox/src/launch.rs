@@ -79,7 +79,9 @@ impl Refused {
         let what = &self.0.what;
         match self.0.step {
             inside::Step::Command if self.is_no_command() => {
-                format!("`{what}` is not found inside; give its place with `--ro PATH` if it is on this machine")
+                format!(
+                    "`{what}` is not found inside; give its place with `--ro PATH` if it is on this machine"
+                )
             }
             inside::Step::Command => format!("`{what}` cannot be executed: {error}"),
             inside::Step::Directory => format!("the current directory `{what}` is not inside: {error}"),
@@ -153,7 +155,9 @@ impl Plan {
         let Permit { .. } = permit;
         let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
         let owners = match self.identity.owns {
-            Some(_) => Some(Owners::new(&self.identity).map_err(|error| LaunchError::Prepare("owners", error))?),
+            Some(_) => {
+                Some(Owners::new(&self.identity).map_err(|error| LaunchError::Prepare("owners", error))?)
+            }
             None => None,
         };
         let opened = opened(&self, owners.as_ref())?;
@@ -164,7 +168,8 @@ impl Plan {
         }
         let tasks = std::mem::take(&mut groups.tasks);
         let (near, far) = Line::pair().map_err(LaunchError::Line)?;
-        let inside = standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
+        let inside =
+            standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
         match fork(NAMESPACES, groups.unified.as_ref().map(AsFd::as_fd)).map_err(LaunchError::Namespaces)? {
             Side::Child => {
                 drop(near);
@@ -176,7 +181,9 @@ impl Plan {
             Side::Parent(pid, pidfd) => {
                 drop((far, inside, tasks));
                 let tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
-                if let Some((user, group)) = self.identity.owns.map(|_| (self.identity.user, self.identity.group)) {
+                if let Some((user, group)) =
+                    self.identity.owns.map(|_| (self.identity.user, self.identity.group))
+                {
                     let outside = (self.identity.host_user, self.identity.host_group);
                     map(tree.pid, (user, outside.0), (group, outside.1))
                         .map_err(|error| LaunchError::Prepare("owners", error))?;

@@ -6,9 +6,9 @@
 //! Not here: who may run what (`access`), where output is kept (`store`), what leaves over the network.
 
 pub mod changes;
+mod control;
 pub mod doctor;
 mod ending;
-mod control;
 mod explain;
 mod files;
 mod filter;
@@ -30,16 +30,16 @@ pub mod receipt;
 mod repo;
 mod root;
 mod running;
-mod spec;
 pub mod spawner;
+mod spec;
 mod standard;
 mod sys;
 mod wall;
 mod watch;
 mod worktree;
 
-pub use ending::{Ending, Fate, Finding, Watch};
 pub use control::{Ask, Control, Said};
+pub use ending::{Ending, Fate, Finding, Watch};
 pub use explain::{Denial, ExplainError, Explained, Layer, Observer, Weight};
 pub use filter::{Filter, Instruction, Listed, Tracing, allowed, name_of, why_refused};
 pub use given::{Caller, Prepared};

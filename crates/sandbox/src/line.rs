@@ -58,12 +58,8 @@ const STEPS: [Step; 13] = [
 impl Line {
     /// Both ends: the launcher's, and the inside's.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
-        let (near, far) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
+        let (near, far) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(near), Self(far)))
     }
 

@@ -16,9 +16,9 @@ use crate::groups::Groups;
 use crate::launch::Held;
 use crate::plan::{Access, Limited, Mount, Part, Plan, Source};
 use crate::receipt::{
-    Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured, MountEntry,
-    Mounts, Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace, PlannedNamespaces,
-    PlannedSeccomp, PlannedStreams, Seccomp, Stream, Streams,
+    Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured,
+    MountEntry, Mounts, Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace,
+    PlannedNamespaces, PlannedSeccomp, PlannedStreams, Seccomp, Stream, Streams,
 };
 use crate::standard::Kind;
 use crate::wall;
@@ -42,7 +42,8 @@ impl Held {
     /// When the kernel does not tell; the launch must then be refused.
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
         let Self { plan, tree, standard, groups, .. } = self;
-        Measuring { plan, pid: tree.pid, groups, kinds: standard.kinds, host: &standard.host }.measure(remembered)
+        Measuring { plan, pid: tree.pid, groups, kinds: standard.kinds, host: &standard.host }
+            .measure(remembered)
     }
 }
 
@@ -124,11 +125,7 @@ impl Measuring<'_> {
             capabilities: PlannedCapabilities::NONE,
             limits: planned_limits,
             binary,
-            streams: PlannedStreams {
-                stdin: self.stream(0),
-                stdout: self.stream(1),
-                stderr: self.stream(2),
-            },
+            streams: PlannedStreams { stdin: self.stream(0), stdout: self.stream(1), stderr: self.stream(2) },
             network: Network::None,
         };
         Ok(Account { facts, expected })
@@ -140,7 +137,9 @@ impl Measuring<'_> {
             Some(Kind::Terminal) => Stream::Pty,
             Some(Kind::Carried) => Stream::Pipe,
             Some(Kind::Passed) => match self.host.get(number).map(rustix::fs::fstat) {
-                Some(Ok(found)) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo() => Stream::Pipe,
+                Some(Ok(found)) if rustix::fs::FileType::from_raw_mode(found.st_mode).is_fifo() => {
+                    Stream::Pipe
+                }
                 _ => Stream::Null,
             },
             None => Stream::Closed,
@@ -219,7 +218,9 @@ impl Process {
         let mut table = Vec::new();
         for line in self.text("mountinfo")?.lines() {
             let mut words = line.split(' ').skip(4);
-            let (Some(at), Some(options)) = (words.next(), words.next()) else { return Err(strange("mountinfo")) };
+            let (Some(at), Some(options)) = (words.next(), words.next()) else {
+                return Err(strange("mountinfo"));
+            };
             let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
             let Some(kind) = kind else { return Err(strange("mountinfo")) };
             table.push(entry(&unescaped(at), kind, options.split(',')));
@@ -243,7 +244,8 @@ impl Process {
     /// Whether there is a way out: only the loopback device counts as none.
     fn network(&self) -> io::Result<Network> {
         let devices = self.text("net/dev")?;
-        let names = devices.lines().skip(2).filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
+        let names =
+            devices.lines().skip(2).filter_map(|line| line.split_once(':')).map(|(name, _)| name.trim());
         match names.into_iter().all(|name| name == "lo") {
             true => Ok(Network::None),
             false => Err(strange("net/dev: more than the loopback device")),
@@ -278,7 +280,11 @@ impl Process {
         let inside = root.join(path.trim_start_matches('/'));
         // A link is followed as the inside would follow it: beneath its root.
         let flags = rustix::fs::ResolveFlags::IN_ROOT;
-        let base = rustix::fs::open(&root, rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
+        let base = rustix::fs::open(
+            &root,
+            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )?;
         let name = inside.strip_prefix(&root).unwrap_or(&inside);
         let open = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
         let file = match rustix::fs::openat2(&base, name, open, rustix::fs::Mode::empty(), flags) {
@@ -362,8 +368,10 @@ fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
     table.extend(plan.mounts.iter().map(planned_entry));
     for extra in found {
         let is_planned = table.iter().any(|known| known.target == extra.target);
-        let brought = plan.mounts.iter().filter(|mount| matches!(mount.source, Source::Host(_)));
-        let above = brought.filter(|mount| Path::new(&extra.target).starts_with(&mount.at)).next_back();
+        let brings = |mount: &&Mount| {
+            matches!(mount.source, Source::Host(_)) && Path::new(&extra.target).starts_with(&mount.at)
+        };
+        let above = plan.mounts.iter().rfind(brings);
         if let (false, Some(mount)) = (is_planned, above)
             && planned_entry(mount).flags.is_subset(&extra.flags)
         {
@@ -390,7 +398,8 @@ fn planned_entry(mount: &Mount) -> MountEntry {
 fn landlock(plan: &Plan) -> Landlock {
     let version = if plan.has(Part::Landlock) { plan.landlock } else { 0 };
     let bits = wall::handled(version);
-    let handled = (0..).zip(wall::RIGHTS).filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, name)| name.to_owned());
+    let handled =
+        (0..).zip(wall::RIGHTS).filter(|(bit, _)| bits & (1 << bit) != 0).map(|(_, name)| name.to_owned());
     let scopes = if wall::scopes(version) == 0 { Vec::new() } else { vec!["abstract_unix_socket", "signal"] };
     Landlock {
         abi: Measured::read(version),
@@ -435,7 +444,9 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         let value = hard.ok_or_else(|| strange(line))?;
         found.insert(name.to_owned(), Measured::read(Limit { value, by: Enforcement::Rlimit }));
         // A caller who has less cannot give more.
-        let most = rustix::process::getrlimit(limit.of.resource()).maximum.map_or(limit.most, |own| own.min(limit.most));
+        let most = rustix::process::getrlimit(limit.of.resource())
+            .maximum
+            .map_or(limit.most, |own| own.min(limit.most));
         wanted.insert(name.to_owned(), Limit { value: most, by: Enforcement::Rlimit });
     }
     let groups = process.text("cgroup")?;

@@ -211,7 +211,8 @@ impl Plan {
     /// The rules of the second wall: where, and what for. What lies in a place that allows as much needs none.
     pub(crate) fn rules(&self) -> Vec<(&Path, Access)> {
         let made = self.mounts.iter().filter(|mount| mount.source != Source::Nothing);
-        let all = made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)]);
+        let all =
+            made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)]);
         let mut rules: Vec<(&Path, Access)> = Vec::new();
         for (at, access) in all.clone().filter(|(_, access)| *access != Access::Device) {
             let covers = |(above, allowed): (&Path, Access)| {

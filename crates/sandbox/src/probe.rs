@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use crate::permit::Permit;
 use crate::groups::Wanted;
 use crate::launch::{Held, LaunchError};
+use crate::permit::Permit;
 use crate::plan::{Access, Mount, Part, Plan};
 use crate::standard::Standard;
 use crate::sys;

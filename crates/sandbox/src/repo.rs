@@ -68,7 +68,8 @@ impl Repository {
         let Some(place) = Place::find(worktree)? else { return Ok(None) };
         let git = worktree.join(".git");
         let found = std::fs::symlink_metadata(&git).map_err(|error| Unusable::File(git, error))?;
-        let head = refs::head(&place.own, &place.common).map_err(|error| Unusable::File(place.own.join("HEAD"), error))?;
+        let head = refs::head(&place.own, &place.common)
+            .map_err(|error| Unusable::File(place.own.join("HEAD"), error))?;
         let folder = run_folder.join("git");
         let (identity, worktree) = ((found.dev(), found.ino()), worktree.to_owned());
         let made = Self { worktree, place, head, identity, folder, moves, is_kept: false };
@@ -105,7 +106,8 @@ impl Repository {
     /// Whether `.git` of the worktree is still what it was at launch.
     pub(crate) fn is_as_it_was(&self) -> bool {
         let git = self.worktree.join(".git");
-        let same = std::fs::symlink_metadata(&git).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        let same =
+            std::fs::symlink_metadata(&git).is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
         let says = |pointer: &Vec<u8>| refs::small(&git).ok().flatten().as_ref() == Some(pointer);
         same && self.place.pointer.as_ref().is_none_or(says)
     }
@@ -136,7 +138,8 @@ pub(crate) fn settings(own: &[PathBuf]) -> Vec<u8> {
     );
     let (mut name, mut address) = (None, None);
     for path in own {
-        let entries = refs::small(path).ok().flatten().and_then(|bytes| config::parse(&bytes).ok()).unwrap_or_default();
+        let entries =
+            refs::small(path).ok().flatten().and_then(|bytes| config::parse(&bytes).ok()).unwrap_or_default();
         name = config::last(&entries, "user", "name").map(str::to_owned).or(name);
         address = config::last(&entries, "user", "email").map(str::to_owned).or(address);
     }
@@ -150,8 +153,13 @@ pub(crate) fn settings(own: &[PathBuf]) -> Vec<u8> {
 }
 
 /// Where a person's own configuration is, the strongest last.
-pub(crate) fn own_settings(home: &Path, base: Option<&OsStr>, repository: Option<&Repository>) -> Vec<PathBuf> {
-    let base = base.map(PathBuf::from).filter(|base| base.is_absolute()).unwrap_or_else(|| home.join(".config"));
+pub(crate) fn own_settings(
+    home: &Path,
+    base: Option<&OsStr>,
+    repository: Option<&Repository>,
+) -> Vec<PathBuf> {
+    let base =
+        base.map(PathBuf::from).filter(|base| base.is_absolute()).unwrap_or_else(|| home.join(".config"));
     let mut files = vec![base.join("git/config"), home.join(".gitconfig")];
     files.extend(repository.map(|repository| repository.place.common.join("config")));
     files
@@ -165,7 +173,8 @@ mod tests {
     fn the_settings_inside_have_the_persons_name_and_nothing_else_of_theirs() {
         let home = tempfile::tempdir().unwrap();
         let (one, two) = (home.path().join("one"), home.path().join("two"));
-        std::fs::write(&one, "[user]\nname = \"Ana \\\"A\\\" B\"\nemail = ana@old\n[alias]\nx = !evil\n").unwrap();
+        std::fs::write(&one, "[user]\nname = \"Ana \\\"A\\\" B\"\nemail = ana@old\n[alias]\nx = !evil\n")
+            .unwrap();
         std::fs::write(&two, "[user]\nemail = ana@new\nsigningkey = K\n").unwrap();
         let text = String::from_utf8(settings(&[one, two, home.path().join("none")])).unwrap();
         assert!(text.ends_with("[user]\n\tname = \"Ana \\\"A\\\" B\"\n\temail = \"ana@new\"\n"), "{text}");

@@ -12,9 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags,
-};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 
 use crate::files::Base;
 use crate::inside::{At as _, Broken, Step};
@@ -41,23 +39,28 @@ fn created(file_system: &OwnedFd, attributes: u64) -> io::Result<OwnedFd> {
 pub(crate) fn copy(mount: &Mount, path: &Path, owners: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = match mount.within.as_deref().and_then(|within| Some((within, path.strip_prefix(within).ok()?))) {
-        Some((within, rest)) if !rest.as_os_str().is_empty() => {
-            let open = OFlags::PATH | OFlags::CLOEXEC;
-            let base = rustix::fs::open(within, open, Mode::empty())?;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            let place = rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve)?;
-            rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
-        }
-        _ => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
-    };
+    let tree =
+        match mount.within.as_deref().and_then(|within| Some((within, path.strip_prefix(within).ok()?))) {
+            Some((within, rest)) if !rest.as_os_str().is_empty() => {
+                let open = OFlags::PATH | OFlags::CLOEXEC;
+                let base = rustix::fs::open(within, open, Mode::empty())?;
+                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+                let place =
+                    rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve)?;
+                rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
+            }
+            _ => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
+        };
     // A link itself can be opened too; it is no place to give.
     if FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Symlink {
         return Err(rustix::io::Errno::LOOP.into());
     }
     let owners = owners.filter(|_| mount.owned);
     let (set, private) = (mount.attributes(), true);
-    sys::set_attributes(tree.as_fd(), Attributes { set, private, recursive: true, owners, ..Attributes::default() })?;
+    sys::set_attributes(
+        tree.as_fd(),
+        Attributes { set, private, recursive: true, owners, ..Attributes::default() },
+    )?;
     Ok(tree)
 }
 
@@ -97,7 +100,9 @@ impl Root {
         }
         let opened: Result<Vec<FromHost>, Broken> = match opened {
             Some(opened) => Ok(opened),
-            None => plan.own_mounts().map(|mount| from_host(mount, None).at(Step::Mount, &mount.at)).collect(),
+            None => {
+                plan.own_mounts().map(|mount| from_host(mount, None).at(Step::Mount, &mount.at)).collect()
+            }
         };
         for (mount, from) in plan.own_mounts().zip(opened?) {
             self.mount(mount, from)?;
@@ -181,12 +186,20 @@ fn in_room(mount: &Mount, of: &Layer, root: BorrowedFd<'_>, room: &OwnedFd) -> i
     put(room, beneath(root, Path::new(ROOM))?.as_fd(), Path::new(""))?;
     let open = |path: &Path| {
         let name = path.file_name().unwrap_or_default();
-        rustix::fs::openat(room, name, OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+        rustix::fs::openat(
+            room,
+            name,
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
     };
     let stubs = of.stubs.as_deref().map(open).transpose()?;
     let made = layer(mount, root, stubs.as_ref(), &open(&of.changes)?, &open(&of.work)?)?;
     // The layer holds them by itself; nothing of the folder stays in sight.
-    rustix::mount::unmount(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(room)), UnmountFlags::DETACH)?;
+    rustix::mount::unmount(
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(room)),
+        UnmountFlags::DETACH,
+    )?;
     rustix::fs::unlinkat(root, relative(Path::new(ROOM)), rustix::fs::AtFlags::REMOVEDIR)?;
     Ok(made)
 }
@@ -241,7 +254,13 @@ pub(crate) fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 /// What is at a path inside, without following links: a hostile tree cannot send a mount elsewhere.
 pub(crate) fn beneath(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    rustix::fs::openat2(root, relative(path), OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), flags)
+    rustix::fs::openat2(
+        root,
+        relative(path),
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        flags,
+    )
 }
 
 /// The place of a mount; made when it is not there.
@@ -287,4 +306,3 @@ fn file(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> rustix::io::Result<(
     }
     Ok(())
 }
-

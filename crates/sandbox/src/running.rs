@@ -132,7 +132,8 @@ impl Held {
     pub fn go(self) -> Result<Running, LaunchError> {
         let Self { plan, tree, line, standard, terminal, groups } = self;
         let prepare = |error| LaunchError::Prepare("terminal", error);
-        let watched = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
+        let watched =
+            [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
         let signals = told_of(&watched).map_err(|error| LaunchError::Prepare("signals", error))?;
         let number = standard.terminal();
         let own = match (&terminal, number.and_then(|number| standard.host.get(usize::from(number)))) {
@@ -243,7 +244,8 @@ impl Running {
 
     /// What can be gone on with.
     fn ready(&self, deadline: Option<Instant>, alive: bool) -> io::Result<Vec<On>> {
-        let mut what: Vec<(On, BorrowedFd<'_>, PollFlags)> = vec![(On::Signals, self.signals.as_fd(), PollFlags::IN)];
+        let mut what: Vec<(On, BorrowedFd<'_>, PollFlags)> =
+            vec![(On::Signals, self.signals.as_fd(), PollFlags::IN)];
         if alive {
             what.push((On::Line, self.line.as_fd(), PollFlags::IN));
             what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
@@ -294,10 +296,11 @@ impl Running {
     fn asked(&mut self) {
         let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
         let mut why = None;
-        let mut freeze = |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
-            Ok(by) => running.frozen = frozen.then_some(by),
-            Err(error) => why = Some(error.to_string()),
-        };
+        let mut freeze =
+            |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
+                Ok(by) => running.frozen = frozen.then_some(by),
+                Err(error) => why = Some(error.to_string()),
+            };
         match ask {
             Ask::Tell | Ask::Plan => {}
             Ask::Freeze => freeze(self, true),
@@ -432,7 +435,11 @@ impl Running {
         let mut bytes = [0u8; 16 * 1024];
         match rustix::io::read(terminal, &mut bytes) {
             Ok(got) if got > 0 => {
-                let to = if self.standard.kinds[1] == Kind::Terminal { 1 } else { usize::from(self.standard.terminal().unwrap_or(1)) };
+                let to = if self.standard.kinds[1] == Kind::Terminal {
+                    1
+                } else {
+                    usize::from(self.standard.terminal().unwrap_or(1))
+                };
                 if let Some(to) = self.standard.host.get(to) {
                     let _ = write_all(to, bytes.get(..got).unwrap_or_default());
                 }
@@ -443,7 +450,9 @@ impl Running {
     }
 
     fn carry_out(&mut self, number: usize) {
-        let (Some(Some(from)), Some(to)) = (self.standard.carriers.get(number), self.standard.host.get(number)) else {
+        let (Some(Some(from)), Some(to)) =
+            (self.standard.carriers.get(number), self.standard.host.get(number))
+        else {
             return;
         };
         let mut bytes = [0u8; 64 * 1024];

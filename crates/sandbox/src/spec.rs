@@ -28,7 +28,9 @@ pub enum Unenforceable {
     #[error("`{0}`: {1}")]
     Path(PathBuf, #[source] std::io::Error),
     /// The directory holds what must stay outside.
-    #[error("`{0}` would give the sandbox {1}; start in the directory of a project, or give less with `--rw`")]
+    #[error(
+        "`{0}` would give the sandbox {1}; start in the directory of a project, or give less with `--rw`"
+    )]
     TooWide(PathBuf, &'static str),
     /// The repository cannot be kept apart.
     #[error(transparent)]
@@ -232,7 +234,11 @@ impl Spec {
             None if self.left_out.contains(&Part::Landlock) => 0,
             None => return Err(Unenforceable::Landlock),
         };
-        let mut mounts = vec![memory("/tmp", self.memory), memory("/var/tmp", self.memory), memory("/dev/shm", self.memory)];
+        let mut mounts = vec![
+            memory("/tmp", self.memory),
+            memory("/var/tmp", self.memory),
+            memory("/dev/shm", self.memory),
+        ];
         for place in &self.places {
             let mut mount = Mount::host(&place.host, &place.at, place.access);
             mount.owned = place.access == Access::Write;

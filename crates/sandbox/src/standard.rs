@@ -40,7 +40,8 @@ impl Standard {
     /// When they cannot be duplicated.
     pub fn of_this_process() -> io::Result<Self> {
         let copy = |fd: BorrowedFd<'_>| rustix::io::fcntl_dupfd_cloexec(fd, 3);
-        let host = [copy(rustix::stdio::stdin())?, copy(rustix::stdio::stdout())?, copy(rustix::stdio::stderr())?];
+        let host =
+            [copy(rustix::stdio::stdin())?, copy(rustix::stdio::stdout())?, copy(rustix::stdio::stderr())?];
         Ok(Self::of(host))
     }
 

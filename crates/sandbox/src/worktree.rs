@@ -22,7 +22,12 @@ pub use stubs::{Stubs, sweep};
 /// Mounts that keep control files as they are; stubs for those that are not there.
 ///
 /// `books` is where stubs are written down, `run` what this run is called there.
-pub(crate) fn guard(worktree: &Path, protect: &[Protected], books: &Path, run: &OsStr) -> io::Result<(Vec<Mount>, Stubs)> {
+pub(crate) fn guard(
+    worktree: &Path,
+    protect: &[Protected],
+    books: &Path,
+    run: &OsStr,
+) -> io::Result<(Vec<Mount>, Stubs)> {
     let mut mounts = Vec::new();
     if protect.is_empty() {
         return Ok((mounts, Stubs::default()));
@@ -53,15 +58,21 @@ pub(crate) fn guard(worktree: &Path, protect: &[Protected], books: &Path, run: &
 /// Directories between the worktree and what is guarded are mounted on themselves: what has a mount on it cannot
 /// be moved aside.
 fn keep_parents(worktree: &Path, at: &Path, mounts: &mut Vec<Mount>, stubs: &Stubs) -> io::Result<()> {
-    let between: Vec<&Path> =
-        at.ancestors().skip(1).take_while(|above| *above != worktree && above.starts_with(worktree)).collect();
+    let between: Vec<&Path> = at
+        .ancestors()
+        .skip(1)
+        .take_while(|above| *above != worktree && above.starts_with(worktree))
+        .collect();
     for above in between.into_iter().rev() {
         if mounts.iter().any(|mount| mount.at == above) {
             continue;
         }
         match std::fs::symlink_metadata(above) {
             Ok(found) if found.is_symlink() => {
-                let why = format!("`{}` is a link on the way to what is protected; remove it, or the rule", above.display());
+                let why = format!(
+                    "`{}` is a link on the way to what is protected; remove it, or the rule",
+                    above.display()
+                );
                 return Err(io::Error::other(why));
             }
             Ok(_) if stubs.is_shared(above) => stubs.note(above)?,

@@ -1,5 +1,13 @@
 //! The spawner, on a real kernel. No test harness: the spawner is forked while there is one thread.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests with a main function of their own"
+)]
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
@@ -207,7 +215,9 @@ fn sbx_06_two_sandboxes_share_no_namespace() {
 
 fn processes() -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    entries.filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit())).count()
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
+        .count()
 }
 
 fn leftovers() -> usize {
@@ -282,7 +292,8 @@ fn a_frozen_sandbox_stands_still_and_goes_on() {
         last = size();
     };
     // Without a group of version 2 (an ordinary user without delegation) the spawner says that it cannot.
-    let mut answer = [rustix::event::PollFd::from_borrowed_fd(stage.spawner.as_fd(), rustix::event::PollFlags::IN)];
+    let mut answer =
+        [rustix::event::PollFd::from_borrowed_fd(stage.spawner.as_fd(), rustix::event::PollFlags::IN)];
     let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     if rustix::event::poll(&mut answer, Some(&zero)).unwrap() > 0 {
         assert!(matches!(stage.spawner.hear().unwrap(), Answer::Refused { .. }));

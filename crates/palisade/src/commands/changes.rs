@@ -31,9 +31,15 @@ pub(super) struct Begun(Option<Kept>);
 
 impl Begun {
     /// Makes an empty layer for a run.
-    pub(super) fn new(caller: &Caller, run: &RunId, profile: &Profile, command: &[OsString]) -> Result<Self, Failure> {
+    pub(super) fn new(
+        caller: &Caller,
+        run: &RunId,
+        profile: &Profile,
+        command: &[OsString],
+    ) -> Result<Self, Failure> {
         let broken = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
-        let words = command.iter().map(|word| Redactor::new().scrub(&word.to_string_lossy()).into_owned()).collect();
+        let words =
+            command.iter().map(|word| Redactor::new().scrub(&word.to_string_lossy()).into_owned()).collect();
         let unprotect = profile.unprotect.iter().map(ToString::to_string).collect();
         let record = Record::begin(run.as_str(), &caller.worktree, words, profile.name.as_str(), unprotect);
         let record = record.map_err(|error| broken(&error))?;
@@ -80,7 +86,13 @@ impl Drop for Begun {
 /// Puts an act on the user's own ledger: before it is done (`Allowed`), and what came of it.
 ///
 /// This is the one place where `apply`, `undo` and `discard` are recorded.
-fn record(home: &Home, run: &RunId, act: &'static str, decision: Decision, details: &[(&'static str, String)]) -> Result<(), Failure> {
+fn record(
+    home: &Home,
+    run: &RunId,
+    act: &'static str,
+    decision: Decision,
+    details: &[(&'static str, String)],
+) -> Result<(), Failure> {
     let who = format!("uid:{}", rustix::process::getuid().as_raw());
     let mut draft = Draft::new(&who, act, decision).on(run.as_str());
     for (name, value) in details {
@@ -121,27 +133,36 @@ fn chosen<'w>(home: &Home, words: &'w [OsString]) -> Result<(RunId, &'w [OsStrin
             let mut found = all.iter().filter(|one| one.record.run.as_bytes().starts_with(first.as_bytes()));
             let (one, other) = (found.next(), found.next());
             let text = escaped(Path::new(first));
-            let one = one.ok_or_else(|| Failure::NotFound(format!("there is no run `{text}`; `palisade runs` lists them")))?;
+            let one = one.ok_or_else(|| {
+                Failure::NotFound(format!("there is no run `{text}`; `palisade runs` lists them"))
+            })?;
             if other.is_some() {
-                return Err(Failure::NotFound(format!("`{text}` begins the names of several runs; give more of it")));
+                return Err(Failure::NotFound(format!(
+                    "`{text}` begins the names of several runs; give more of it"
+                )));
             }
             (one.record.run.clone(), rest)
         }
         None => {
             let here = std::env::current_dir().and_then(|path| path.canonicalize());
-            let here = here.map_err(|error| Failure::Usage(format!("the current directory cannot be used: {error}")))?;
+            let here = here
+                .map_err(|error| Failure::Usage(format!("the current directory cannot be used: {error}")))?;
             let newest = all.iter().find(|one| here.starts_with(&one.record.worktree));
-            let none = || Failure::NotFound("no run with `--overlay` has worked here; `palisade runs` lists all".into());
+            let none = || {
+                Failure::NotFound("no run with `--overlay` has worked here; `palisade runs` lists all".into())
+            };
             (newest.ok_or_else(none)?.record.run.clone(), words)
         }
     };
-    let run = name.parse().map_err(|error: sandbox::receipt::BadRunId| Failure::NotFound(error.to_string()))?;
+    let run =
+        name.parse().map_err(|error: sandbox::receipt::BadRunId| Failure::NotFound(error.to_string()))?;
     Ok((run, rest))
 }
 
 /// Paths as they were typed, relative to the worktree.
 fn relative(worktree: &Path, typed: &[OsString]) -> Result<Vec<PathBuf>, Failure> {
-    let here = std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_else(|_| worktree.to_owned());
+    let here =
+        std::env::current_dir().and_then(|path| path.canonicalize()).unwrap_or_else(|_| worktree.to_owned());
     let here = if here.starts_with(worktree) { here } else { worktree.to_owned() };
     let normal = |path: &Path| {
         let mut out = PathBuf::new();
@@ -157,7 +178,9 @@ fn relative(worktree: &Path, typed: &[OsString]) -> Result<Vec<PathBuf>, Failure
     let below = |text: &OsString| {
         let path = normal(Path::new(text));
         let below = path.strip_prefix(worktree).map(Path::to_owned);
-        below.map_err(|_| Failure::Usage(format!("`{}` is not in the worktree of the run", escaped(Path::new(text)))))
+        below.map_err(|_| {
+            Failure::Usage(format!("`{}` is not in the worktree of the run", escaped(Path::new(text))))
+        })
     };
     let paths: Vec<PathBuf> = typed.iter().map(below).collect::<Result<_, _>>()?;
     // The worktree itself is everything.
@@ -174,7 +197,10 @@ fn rules(record: &Record) -> Result<Profile, Failure> {
         consent: &|_| false,
         flags: &sandbox::profile::Draft::default(),
         host: &Host { memory: 1 << 30, cores: 1 },
-        roots: &Roots { home: home.unwrap_or_else(|| "/home/agent".into()), worktree: record.worktree.clone() },
+        roots: &Roots {
+            home: home.unwrap_or_else(|| "/home/agent".into()),
+            worktree: record.worktree.clone(),
+        },
     };
     let mut profile = Profile::resolve(&layers).map_err(|error| failed(&error))?.profile;
     profile.unprotect = record.unprotect.iter().filter_map(|text| Protected::parse(text).ok()).collect();
@@ -186,9 +212,12 @@ pub(super) fn diff(config: Option<&Path>, words: &[OsString], stat: bool) -> Res
     let home = Home::find(config);
     let (run, typed) = chosen(&home, words)?;
     // Alone if nobody uses it: then what is unreadable can be opened, too.
-    let kept = Kept::take(&home.state, &run).or_else(|_| Kept::look(&home.state, &run)).map_err(|error| failed(&error))?;
+    let kept = Kept::take(&home.state, &run)
+        .or_else(|_| Kept::look(&home.state, &run))
+        .map_err(|error| failed(&error))?;
     let paths = relative(&kept.record().worktree, typed)?;
-    let is_asked = |change: &Change| paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path));
+    let is_asked =
+        |change: &Change| paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path));
     let mut changes = kept.changes().map_err(|error| failed(&error))?;
     changes.retain(is_asked);
     let rules = rules(kept.record())?;
@@ -196,7 +225,12 @@ pub(super) fn diff(config: Option<&Path>, words: &[OsString], stat: bool) -> Res
 }
 
 /// `palisade apply`.
-pub(super) fn apply(config: Option<&Path>, words: &[OsString], force: bool, with_control: bool) -> Result<Shown, Failure> {
+pub(super) fn apply(
+    config: Option<&Path>,
+    words: &[OsString],
+    force: bool,
+    with_control: bool,
+) -> Result<Shown, Failure> {
     let home = Home::find(config);
     let (run, typed) = chosen(&home, words)?;
     let mut kept = Kept::take(&home.state, &run).map_err(|error| failed(&error))?;
@@ -267,7 +301,10 @@ pub(super) fn undo(config: Option<&Path>, words: &[OsString], force: bool) -> Re
     }
     text.push_str(&format!("{} paths are as they were before the apply\n", done.restored.len()));
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| escaped(path)).collect::<Vec<_>>();
-    Ok(Shown::new(&json!({ "run": run.as_str(), "restored": paths(&done.restored), "kept": paths(&done.kept) }), text))
+    Ok(Shown::new(
+        &json!({ "run": run.as_str(), "restored": paths(&done.restored), "kept": paths(&done.kept) }),
+        text,
+    ))
 }
 
 /// `palisade discard`.

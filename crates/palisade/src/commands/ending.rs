@@ -25,7 +25,10 @@ pub(crate) fn findings(ending: &Ending) -> Vec<String> {
 pub(crate) fn value(ending: &Ending) -> (Value, Value) {
     let commits: Vec<Value> = ending.commits.iter().map(commit_value).collect();
     let findings: Vec<Value> = ending.findings.iter().map(finding_value).collect();
-    let refused = ending.refused.as_ref().map(|(error, place)| json!({ "why": error.to_string(), "kept": clean(place) }));
+    let refused = ending
+        .refused
+        .as_ref()
+        .map(|(error, place)| json!({ "why": error.to_string(), "kept": clean(place) }));
     (json!({ "branches": commits, "refused": refused }), json!(findings))
 }
 
@@ -66,7 +69,9 @@ fn finding(finding: &Finding) -> String {
     match &finding.fate {
         Fate::Quarantined(place) => format!("quarantined {path} ({why}); see {}", brief(place)),
         Fate::Reported => format!("changed {path} ({why})"),
-        Fate::Stays(error) => format!("not quarantined: {path} ({why}): {error}; look at it before you go there"),
+        Fate::Stays(error) => {
+            format!("not quarantined: {path} ({why}): {error}; look at it before you go there")
+        }
     }
 }
 
@@ -100,7 +105,10 @@ fn clean(path: &Path) -> String {
     let text = path.to_string_lossy();
     let shown = if text.is_empty() { ".".into() } else { text };
     // Marks that turn the direction of text hide names as well as control characters do.
-    let hides = |c: char| c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let hides = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     shown.chars().map(|c| if hides(c) { '·' } else { c }).collect()
 }
 
@@ -121,7 +129,10 @@ mod tests {
         let (old, new) = (Some("a".repeat(40)), "b".repeat(40));
         let became = Became::Kept("its history was rewritten".into());
         let one = Commit { branch: "main".into(), old, new, kept, became };
-        assert_eq!(commit(&one), "main at bbbbbbbbbb is kept as refs/palisade/run_1/main: its history was rewritten");
+        assert_eq!(
+            commit(&one),
+            "main at bbbbbbbbbb is kept as refs/palisade/run_1/main: its history was rewritten"
+        );
         let one = Commit { became: Became::Moved, ..one };
         assert_eq!(commit(&one), "main moved from aaaaaaaaaa to bbbbbbbbbb");
     }

@@ -33,7 +33,11 @@ pub(super) fn list(config: Option<&Path>) -> Result<Shown, Failure> {
         .iter()
         .map(|(run, said)| json!({ "run": run.as_str(), "pid": said.pid, "frozen": said.frozen, "command": said.command }))
         .collect();
-    let text = if rows.is_empty() { "nothing is running\n".into() } else { table(&["RUN", "PID", "STATE", "COMMAND"], &rows) };
+    let text = if rows.is_empty() {
+        "nothing is running\n".into()
+    } else {
+        table(&["RUN", "PID", "STATE", "COMMAND"], &rows)
+    };
     Ok(Shown::new(&told, text))
 }
 
@@ -49,7 +53,7 @@ pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Resul
         Ask::Tell | Ask::Plan => return Err(Failure::Usage("there is nothing to do".into())),
     };
     let record = OwnRecord::open(&home.state)?;
-    let draft = |decision, why: &str| Draft::new(&run::who(), action, decision).on(run.as_str()).because(why);
+    let draft = |decision, why: &str| Draft::new(run::who(), action, decision).on(run.as_str()).because(why);
     if ask == Ask::Thaw {
         // Letting something go on is recorded before it happens.
         record.append(&draft(Decision::Allowed, "asked by its user"))?;
@@ -65,7 +69,10 @@ pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Resul
     record.append_narrowing(&draft(Decision::Done, "asked by its user"))?;
     let by = if said.by.is_empty() { String::new() } else { format!(" (by {})", said.by) };
     let word = if matches!(ask, Ask::Stop | Ask::Kill) { "is gone, with everything in it" } else { word };
-    Ok(Shown::new(&json!({ "run": run.as_str(), "state": word, "by": said.by }), format!("{run} {word}{by}\n")))
+    Ok(Shown::new(
+        &json!({ "run": run.as_str(), "state": word, "by": said.by }),
+        format!("{run} {word}{by}\n"),
+    ))
 }
 
 /// Waits until nothing of a run is left; its launcher waits for that too and then goes.
@@ -96,7 +103,9 @@ fn named(home: &Home, name: Option<&str>) -> Result<RunId, Failure> {
     match (found.pop(), found.pop()) {
         (Some((run, _)), None) => Ok(run),
         (None, _) => Err(Failure::NotFound("nothing is running".into())),
-        (Some(_), Some(_)) => Err(Failure::Usage("several runs are at work; name one (`palisade ps`)".into())),
+        (Some(_), Some(_)) => {
+            Err(Failure::Usage("several runs are at work; name one (`palisade ps`)".into()))
+        }
     }
 }
 
@@ -121,9 +130,15 @@ fn joined(home: &Home, name: Option<&str>) -> Result<u8, Failure> {
     let said = asked(home, &run, Ask::Plan)?;
     let plan = said.plan.ok_or_else(|| Failure::Program(format!("`{run}` did not say how it is made")))?;
     let record = OwnRecord::open(&home.state)?;
-    let draft = Draft::new(&run::who(), "sandbox.join", Decision::Allowed).on(run.as_str()).because("asked by its user");
+    let draft = Draft::new(run::who(), "sandbox.join", Decision::Allowed)
+        .on(run.as_str())
+        .because("asked by its user");
     record.append(&draft)?;
-    let held = plan.with_command(vec!["/bin/bash".into()]).join(Permit::own_process(), said.pid, run::standard(false)?);
+    let held = plan.with_command(vec!["/bin/bash".into()]).join(
+        Permit::own_process(),
+        said.pid,
+        run::standard(false)?,
+    );
     let ended = held.and_then(sandbox::Held::go).map_err(run::refused)?.wait();
     Ok(ended.map_err(|error| Failure::Sandbox(error.to_string(), 125))?.code())
 }

@@ -46,7 +46,9 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Receipt(command) => receipt::run(config.as_deref(), command),
         Command::Profile(command) => profile::run(config.as_deref(), command),
         Command::Diff { words, stat } => changes::diff(session.config.as_deref(), &words, stat),
-        Command::Apply { words, undo: true, force, .. } => changes::undo(session.config.as_deref(), &words, force),
+        Command::Apply { words, undo: true, force, .. } => {
+            changes::undo(session.config.as_deref(), &words, force)
+        }
         Command::Apply { words, force, control, .. } => {
             changes::apply(session.config.as_deref(), &words, force, control)
         }

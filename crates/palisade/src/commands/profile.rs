@@ -93,7 +93,8 @@ fn consent(home: &Home, withdraw: bool) -> Result<Shown, Failure> {
         return Ok(Shown::done(if was { "taken back" } else { "there was no consent" }));
     }
     let found = bytes(&file).map_err(Failure::file(&file))?;
-    let found = found.ok_or_else(|| Failure::NotFound("this project has no `.palisade/profile.toml`".into()))?;
+    let found =
+        found.ok_or_else(|| Failure::NotFound("this project has no `.palisade/profile.toml`".into()))?;
     let project = Project::parse(&found, &file).map_err(|error| usage(&error))?;
     consents.add(project.hash, &today(), &file).map_err(|error| usage(&error))?;
     keep(&place, &consents)?;
@@ -109,13 +110,19 @@ fn consent(home: &Home, withdraw: bool) -> Result<Shown, Failure> {
 fn keep(place: &Path, consents: &Consents) -> Result<(), Failure> {
     if let Some(folder) = place.parent() {
         use std::os::unix::fs::DirBuilderExt;
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Failure::file(folder))?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(Failure::file(folder))?;
     }
     let mut whole: PathBuf = place.to_owned();
     whole.set_extension(std::process::id().to_string());
     let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&whole);
     let mut file = file.map_err(Failure::file(&whole))?;
-    file.write_all(consents.to_text().as_bytes()).and_then(|()| file.sync_all()).map_err(Failure::file(&whole))?;
+    file.write_all(consents.to_text().as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(Failure::file(&whole))?;
     std::fs::rename(&whole, place).map_err(Failure::file(place))
 }
 

@@ -19,7 +19,8 @@ const MOST_BYTES: u64 = 1 << 20;
 pub(super) fn run(config: Option<&Path>, command: ReceiptCommand) -> Result<Shown, Failure> {
     let home = Home::find(config);
     let record = OwnRecord::existing(&home.state)?;
-    let record = record.ok_or_else(|| Failure::NotFound("nothing was run here yet; see `palisade run`".into()))?;
+    let record =
+        record.ok_or_else(|| Failure::NotFound("nothing was run here yet; see `palisade run`".into()))?;
     match command {
         ReceiptCommand::Show { of } => {
             let sealed = sealed(&record, &home, &of)?;
@@ -44,7 +45,9 @@ fn trusted(record: &OwnRecord, of: &ReceiptOf) -> Result<VerifyingKey, Failure> 
     let mut bytes = [0u8; 32];
     let parsed = hex::decode_to_slice(given.trim(), &mut bytes).ok();
     let key = parsed.and_then(|()| VerifyingKey::from_bytes(&bytes).ok());
-    key.ok_or_else(|| Failure::Usage("`--key` takes the 64 hex digits that `palisade receipt key` prints".into()))
+    key.ok_or_else(|| {
+        Failure::Usage("`--key` takes the 64 hex digits that `palisade receipt key` prints".into())
+    })
 }
 
 fn sealed(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Sealed, Failure> {
@@ -70,7 +73,8 @@ fn sealed(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Sealed, Fai
 fn latest(home: &Home) -> Result<std::path::PathBuf, Failure> {
     let folder = home.state.join("receipts");
     let entries = std::fs::read_dir(&folder).map_err(Failure::file(&folder))?;
-    let newest = entries.flatten().filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())));
+    let newest =
+        entries.flatten().filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())));
     let newest = newest.max_by_key(|(when, _)| *when).map(|(_, path)| path);
     newest.ok_or_else(|| Failure::NotFound("there is no receipt yet; see `palisade run`".into()))
 }
@@ -81,8 +85,12 @@ fn check(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Shown, Failu
     let receipt = sealed.verify(&trusted(record, of)?).map_err(|error| bad(&error))?;
     let run = receipt.run.clone();
     if of.key.is_some() {
-        let text = format!("{run}: the signature fits the given key; whose ledger names it is not known here\n");
-        return Ok(Shown::new(&json!({ "run": run.as_str(), "signature": "fits", "ledger": "unknown" }), text));
+        let text =
+            format!("{run}: the signature fits the given key; whose ledger names it is not known here\n");
+        return Ok(Shown::new(
+            &json!({ "run": run.as_str(), "signature": "fits", "ledger": "unknown" }),
+            text,
+        ));
     }
     let trust = Trust::from_keys([record.seed().trusted_key()]).map_err(|error| bad(&error))?;
     let report = verify(&record.ledger(), &trust, Some(&record.seed().chain_key()), None);
@@ -100,7 +108,9 @@ fn check(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Shown, Failu
         let findings: Vec<String> = report.findings.iter().map(ToString::to_string).collect();
         return Err(bad(&format!("the ledger was tampered with: {}", findings.join("; "))));
     }
-    let text = format!("{run}: the signature fits, entry {entry} of the ledger names it, and the ledger is intact\n");
+    let text = format!(
+        "{run}: the signature fits, entry {entry} of the ledger names it, and the ledger is intact\n"
+    );
     let told = json!({ "run": run.as_str(), "signature": "fits", "entry": entry, "ledger": report.verdict });
     Ok(Shown::new(&told, text))
 }

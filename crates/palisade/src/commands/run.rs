@@ -12,10 +12,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use sandbox::profile::{
-    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, Worktree, pending_notice,
+    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, Worktree,
+    pending_notice,
 };
 use sandbox::receipt::{
-    Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft, refused_draft,
+    Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft,
+    refused_draft,
 };
 use sandbox::{Caller, Control, Ended, Held, LaunchError, Over, Permit, Spec, Standard};
 use serde_json::json;
@@ -46,7 +48,8 @@ impl Home {
     /// Beside the configuration that was named, or where the base directories say.
     pub(crate) fn find(config: Option<&Path>) -> Self {
         let places = api::Places::find(config);
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let state = match (config, variable("XDG_STATE_HOME"), variable("HOME")) {
             (Some(_), ..) => places.data.with_file_name("state"),
             (None, Some(base), _) => base.join("palisade"),
@@ -90,13 +93,18 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
     let held = prepared.spec.clone().plan(run.clone()).map_err(|error| broken(&error));
     let held = held.and_then(|plan| doctor::proven(&home.state, plan));
-    let held = held.and_then(|plan| prepared.watch_over(&plan).map(|()| plan).map_err(|error| broken(&error)));
+    let held =
+        held.and_then(|plan| prepared.watch_over(&plan).map(|()| plan).map_err(|error| broken(&error)));
     let held = held.and_then(|plan| plan.launch(Permit::own_process(), standard(json)?).map_err(refused));
     let held = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
-    let observer = match args.explain.then(|| held.observe(&profile, &caller).map_err(|error| broken(&error))).transpose() {
+    let observer = match args
+        .explain
+        .then(|| held.observe(&profile, &caller).map_err(|error| broken(&error)))
+        .transpose()
+    {
         Ok(observer) => observer,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
@@ -106,7 +114,8 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
     let kept = prepared.keep_covers(&held).map_err(|error| broken(&error))?;
     let ended = held.go().map_err(refused);
-    let ended = ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
+    let ended =
+        ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
     let duration = begun.elapsed();
     if let Ok(Ended::Over(over)) = &ended {
         let (what, limit) = match over {
@@ -132,7 +141,8 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     if json {
         let (commits, findings) = ending::value(&ending);
         let ended_by = word(ended);
-        let degraded: Vec<String> = args.allow_degraded.iter().map(|layer| crate::cli::word(*layer)).collect();
+        let degraded: Vec<String> =
+            args.allow_degraded.iter().map(|layer| crate::cli::word(*layer)).collect();
         output::report(&json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
             "layer": layer, "degraded": degraded, "explained": explained,
@@ -190,10 +200,12 @@ impl Asked<'_> {
         let account = held.measure(&home.state.join("binaries")).map_err(|error| broken(&error))?;
         if let Err(differences) = compare(&account.expected, &account.facts) {
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
-            let failure = broken(&format!("the sandbox is not as planned, so nothing was run: {}", told.join("; ")));
+            let failure =
+                broken(&format!("the sandbox is not as planned, so nothing was run: {}", told.join("; ")));
             return Err(self.refused(record, Refusal::NotAsPlanned(differences), failure));
         }
-        let scrub = |text: &std::ffi::OsStr| redact::Redactor::new().scrub(&text.to_string_lossy()).into_owned();
+        let scrub =
+            |text: &std::ffi::OsStr| redact::Redactor::new().scrub(&text.to_string_lossy()).into_owned();
         let receipt = Receipt {
             version: sandbox::receipt::VERSION,
             run: self.run.clone(),
@@ -261,7 +273,8 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
     let is_root = rustix::process::geteuid().is_root();
     let user = std::env::var("USER").ok().filter(|name| !is_root && is_name(name));
     // Without links, as paths that are given are; what does not exist yet can be given by nobody.
-    let kept = [&home.config, &home.state, &home.data].map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+    let kept = [&home.config, &home.state, &home.data]
+        .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
     let private_home = home.state.join("homes").join(project(&worktree)).join(agent(command));
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -288,7 +301,9 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    !name.is_empty()
+        && name.len() <= 32
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// The repository around a directory, or the directory.
@@ -361,7 +376,9 @@ pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+        Err(error)
+            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -377,7 +394,7 @@ pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
 /// What shares of limits are of.
 fn host() -> Host {
     let found = rustix::system::sysinfo();
-    let memory = u64::from(found.totalram).saturating_mul(found.mem_unit.into());
+    let memory = found.totalram.saturating_mul(found.mem_unit.into());
     let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
     Host { memory, cores }
 }

@@ -105,7 +105,8 @@ pub enum ApplyError {
 }
 
 fn conflicting(conflicts: &[Conflict]) -> String {
-    let names: Vec<String> = conflicts.iter().take(10).map(|one| format!("`{}`", escaped(&one.path))).collect();
+    let names: Vec<String> =
+        conflicts.iter().take(10).map(|one| format!("`{}`", escaped(&one.path))).collect();
     let more = if conflicts.len() > names.len() { " and others" } else { "" };
     format!(
         "changed on the host since the run began: {}{more}; nothing was applied. Look with `palisade diff`, name \
@@ -133,8 +134,14 @@ impl Kept {
         }
         let is_root = rustix::process::geteuid().is_root();
         let known = self.known();
-        let question =
-            Question { changes: &changes, asked, host: &host, started: self.record.started, known: &known, is_root };
+        let question = Question {
+            changes: &changes,
+            asked,
+            host: &host,
+            started: self.record.started,
+            known: &known,
+            is_root,
+        };
         let planned = question.plan().map_err(ApplyError::Journal)?;
         if !planned.conflicts.is_empty() && !asked.force {
             return Err(ApplyError::Conflicts(planned.conflicts));
@@ -142,7 +149,8 @@ impl Kept {
         if planned.steps.is_empty() {
             return Ok(Applied { carried: Vec::new(), left: planned.left, rolled_back });
         }
-        let mut journal = Journal::begin(&self.folder, planned.steps, planned.folders).map_err(ApplyError::Journal)?;
+        let mut journal =
+            Journal::begin(&self.folder, planned.steps, planned.folders).map_err(ApplyError::Journal)?;
         let before = Root::open(&journal.folder.join("before")).map_err(ApplyError::Journal)?;
         let owner = owner(&host, is_root).map_err(ApplyError::Journal)?;
         let waits = journal.steps.len() <= FEW;
@@ -209,12 +217,16 @@ impl Kept {
         let Ok(mut upper) = self.upper() else { return };
         let Ok(changes) = read::read(&mut upper, host) else { return };
         let mut known = self.known();
-        let steps: std::collections::HashSet<&Path> = journal.steps.iter().map(|step| step.path.as_path()).collect();
-        let parents: std::collections::HashSet<&Path> = steps.iter().filter_map(|path| path.parent()).collect();
+        let steps: std::collections::HashSet<&Path> =
+            journal.steps.iter().map(|step| step.path.as_path()).collect();
+        let parents: std::collections::HashSet<&Path> =
+            steps.iter().filter_map(|path| path.parent()).collect();
         for change in &changes {
             let is_ours = parents.contains(change.path.as_path())
                 || change.path.ancestors().any(|above| steps.contains(above));
-            if let Some(before) = change.before.filter(|before| is_ours && before.seen.ctime > self.record.started) {
+            if let Some(before) =
+                change.before.filter(|before| is_ours && before.seen.ctime > self.record.started)
+            {
                 known.insert(change.path.clone(), (before.seen.ino, before.seen.ctime));
             }
         }
@@ -238,7 +250,9 @@ fn carried(journal: &Journal, changes: &[super::Change]) -> Vec<(PathBuf, &'stat
     let mut carried = Vec::new();
     for step in &journal.steps {
         match (words.get(step.path.as_path()), &step.act) {
-            (Some(kind), Act::Put { .. } | Act::Remove { .. }) => carried.push((step.path.clone(), kind.word())),
+            (Some(kind), Act::Put { .. } | Act::Remove { .. }) => {
+                carried.push((step.path.clone(), kind.word()))
+            }
             (Some(Kind::ModeChanged), Act::Mode { .. }) => carried.push((step.path.clone(), "mode_changed")),
             // Permissions around other steps.
             (_, Act::Mode { .. }) | (None, _) => {}

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Gid, Mode, Uid};
 
+use super::What;
 use super::copy;
 use super::journal::{Act, Journal, Plain, Step};
 use super::tree::{self, Root, Seen};
 use super::upper::Upper;
-use super::What;
 
 /// Whose files appear in the worktree, when root carries them there.
 #[derive(Clone, Copy, Debug)]
@@ -141,7 +141,8 @@ impl Carrier<'_> {
 
     /// The same file under one more name, if the former step's file still is where it was put.
     fn link(&self, parent: BorrowedFd<'_>, name: &OsStr, former: usize) -> io::Result<bool> {
-        let (Some(step), Some(made)) = (self.journal.steps.get(former), self.journal.made.get(&former)) else {
+        let (Some(step), Some(made)) = (self.journal.steps.get(former), self.journal.made.get(&former))
+        else {
             return Ok(false);
         };
         let (from, old) = self.host.parent(&step.path)?;
@@ -156,7 +157,15 @@ impl Carrier<'_> {
     }
 
     /// A moment at which the process may be killed.
-    #[cfg_attr(not(test), expect(clippy::unused_self, clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "only tests stop here"))]
+    #[cfg_attr(
+        not(test),
+        expect(
+            clippy::unused_self,
+            clippy::unnecessary_wraps,
+            clippy::needless_pass_by_ref_mut,
+            reason = "only tests stop here"
+        )
+    )]
     fn moment(&mut self) -> io::Result<()> {
         #[cfg(test)]
         if let Some(lives) = &mut self.lives {
@@ -191,7 +200,8 @@ pub(super) fn stash(
 pub(super) fn shift(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, new: &OsStr) -> io::Result<()> {
     match tree::rename(from, name, to, new) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let Some(seen) = tree::seen_in(from, name)?.filter(|seen: &Seen| seen.what() == What::Directory) else {
+            let Some(seen) = tree::seen_in(from, name)?.filter(|seen: &Seen| seen.what() == What::Directory)
+            else {
                 return Err(error);
             };
             let mode = seen.mode & 0o7777;

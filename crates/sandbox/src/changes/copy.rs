@@ -9,7 +9,9 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid, XattrFlags,
+};
 use rustix::io::Errno;
 
 use super::tree::{self, Root, Seen};
@@ -63,7 +65,10 @@ pub(super) fn carry_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::
 
 /// Sets the times of a file, from nanoseconds since 1970.
 pub(super) fn set_modified(parent: BorrowedFd<'_>, name: &OsStr, mtime: i64) -> io::Result<()> {
-    let time = |nanos: i64| Timespec { tv_sec: nanos.div_euclid(1_000_000_000), tv_nsec: nanos.rem_euclid(1_000_000_000) as _ };
+    let time = |nanos: i64| Timespec {
+        tv_sec: nanos.div_euclid(1_000_000_000),
+        tv_nsec: nanos.rem_euclid(1_000_000_000) as _,
+    };
     let times = Timestamps { last_access: time(mtime), last_modification: time(mtime) };
     Ok(rustix::fs::utimensat(parent, name, &times, NO_FOLLOW)?)
 }
@@ -101,7 +106,12 @@ pub(super) fn copy(from: BorrowedFd<'_>, name: &OsStr, to: BorrowedFd<'_>, new: 
     finish_directory(&open(to, new)?, to, new, &stat)
 }
 
-fn finish_directory(directory: &OwnedFd, parent: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()> {
+fn finish_directory(
+    directory: &OwnedFd,
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    stat: &Stat,
+) -> io::Result<()> {
     own(parent, name, stat)?;
     rustix::fs::fchmod(directory, Mode::from_raw_mode(stat.st_mode & 0o7777))?;
     set_modified(parent, name, Seen::of(stat).mtime)

@@ -2,17 +2,17 @@
 //!
 //! Invariant: what applying saved stays, so an undo is possible afterwards, unless the person wants it forgotten.
 
-use std::io;
 use std::ffi::OsStr;
+use std::io;
 use std::path::PathBuf;
 
+use super::copy;
 use super::folder::{Kept, RunError};
 use super::names::escaped;
 use super::read::ReadError;
 use super::record::State;
 use super::tree::Root;
 use super::undo::UndoError;
-use super::copy;
 
 /// Why a layer is still there.
 #[derive(Debug, thiserror::Error)]

@@ -27,7 +27,9 @@ pub enum RunError {
     #[error("there is no run `{0}` that kept its changes; `palisade runs` lists those that did")]
     NotFound(String),
     /// The command still runs, or another command of ours works on it.
-    #[error("run `{0}` is in use: its command still runs, or another `palisade` works on it; wait, or end it")]
+    #[error(
+        "run `{0}` is in use: its command still runs, or another `palisade` works on it; wait, or end it"
+    )]
     Busy(String),
     /// The state is inside the worktree.
     #[error("the state directory `{}` is inside the worktree; set XDG_STATE_HOME to a place outside", escaped(.0))]
@@ -90,7 +92,12 @@ pub fn runs(state: &Path) -> Result<Vec<Listed>, RunError> {
 
 /// The lock of a run; none if somebody has it.
 fn lock(folder: &Path) -> io::Result<Option<File>> {
-    let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join("lock"))?;
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(folder.join("lock"))?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
@@ -120,7 +127,8 @@ impl Kept {
         }
         let make = |path: &Path, mode: u32| {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))).map_err(failed(path))
+            made.and_then(|()| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)))
+                .map_err(failed(path))
         };
         make(run_folder, 0o700)?;
         let lock = lock(run_folder).map_err(failed(run_folder))?;
@@ -132,7 +140,13 @@ impl Kept {
         make(&layer.work, 0o700)?;
         layer.stubs.iter().try_for_each(|stubs| make(stubs, 0o755))?;
         record.save(run_folder).map_err(failed(run_folder))?;
-        Ok(Self { folder: run_folder.to_owned(), record, lock: Some(lock), #[cfg(test)] lives: None })
+        Ok(Self {
+            folder: run_folder.to_owned(),
+            record,
+            lock: Some(lock),
+            #[cfg(test)]
+            lives: None,
+        })
     }
 
     /// Takes a run, alone.
@@ -158,8 +172,16 @@ impl Kept {
     pub fn look(state: &Path, run: &RunId) -> Result<Self, RunError> {
         let folder = folder(state, run);
         match Record::load(&folder) {
-            Ok(record) => Ok(Self { folder, record, lock: None, #[cfg(test)] lives: None }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(RunError::NotFound(run.as_str().to_owned())),
+            Ok(record) => Ok(Self {
+                folder,
+                record,
+                lock: None,
+                #[cfg(test)]
+                lives: None,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(RunError::NotFound(run.as_str().to_owned()))
+            }
             Err(error) => Err(failed(&folder)(error)),
         }
     }

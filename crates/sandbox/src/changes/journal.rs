@@ -69,7 +69,10 @@ enum Line {
     /// Every step is written down.
     Go,
     /// What a step made, before it takes its place.
-    Made { step: usize, seen: Seen },
+    Made {
+        step: usize,
+        seen: Seen,
+    },
     Done,
     Undoing,
     Undone,
@@ -102,7 +105,11 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Writes down what will be done; nothing is done yet.
-    pub(super) fn begin(run_folder: &Path, steps: Vec<Step>, folders: Vec<(PathBuf, Seen)>) -> io::Result<Self> {
+    pub(super) fn begin(
+        run_folder: &Path,
+        steps: Vec<Step>,
+        folders: Vec<(PathBuf, Seen)>,
+    ) -> io::Result<Self> {
         let number = numbers(run_folder)?.last().map_or(1, |last| last + 1);
         let folder = run_folder.join("applies").join(number.to_string());
         for name in ["before", "after"] {
@@ -111,7 +118,11 @@ impl Journal {
         let mut random = [0u8; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
         let tag = hex::encode(random);
-        let file = std::fs::OpenOptions::new().append(true).create_new(true).mode(0o600).open(folder.join("journal"))?;
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(folder.join("journal"))?;
         let mut lines = Vec::new();
         let mut add = |line: &Line| -> io::Result<()> {
             serde_json::to_writer(&mut lines, line)?;
@@ -126,7 +137,8 @@ impl Journal {
             add(&Line::Folder { path: path.clone(), seen: *seen })?;
         }
         add(&Line::Go)?;
-        let mut journal = Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
+        let mut journal =
+            Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
         journal.file.write_all(&lines)?;
         journal.file.sync_data()?;
         journal.progress = Progress::Going;
@@ -141,7 +153,8 @@ impl Journal {
         };
         let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         let (tag, steps, folders) = (String::new(), Vec::new(), Vec::new());
-        let mut journal = Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
+        let mut journal =
+            Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             // A line that was cut off stands alone, because every writer begins with an end of line.
             match serde_json::from_slice(line) {
@@ -204,7 +217,8 @@ impl Journal {
 /// Whether the last apply of a run, or its undoing, did not come to an end; its last line tells.
 pub(super) fn is_torn(run_folder: &Path) -> bool {
     let last = numbers(run_folder).ok().and_then(|numbers| numbers.last().copied());
-    let line = last.and_then(|last| last_line(&run_folder.join("applies").join(last.to_string()).join("journal")).ok());
+    let line = last
+        .and_then(|last| last_line(&run_folder.join("applies").join(last.to_string()).join("journal")).ok());
     match line.and_then(|line| serde_json::from_slice(&line).ok()) {
         Some(Line::Go | Line::Made { .. } | Line::Undoing) => true,
         Some(Line::Tag(_) | Line::Step(_) | Line::Folder { .. } | Line::Done | Line::Undone) | None => false,
@@ -218,8 +232,8 @@ fn last_line(path: &Path) -> io::Result<Vec<u8>> {
     file.seek(io::SeekFrom::Start(size.saturating_sub(TAIL)))?;
     let mut tail = Vec::new();
     file.read_to_end(&mut tail)?;
-    let whole = tail.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n") && line.len() > 1);
-    Ok(whole.last().unwrap_or_default().to_vec())
+    let mut lines = tail.split_inclusive(|byte| *byte == b'\n');
+    Ok(lines.rfind(|line| line.ends_with(b"\n") && line.len() > 1).unwrap_or_default().to_vec())
 }
 
 fn numbers(run_folder: &Path) -> io::Result<Vec<usize>> {

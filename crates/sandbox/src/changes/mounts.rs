@@ -73,7 +73,8 @@ pub(crate) fn hand_over(layer: &Layer, identity: &Identity) -> io::Result<()> {
     if identity.owns.is_none() {
         return Ok(());
     }
-    let own = |path: &Path| std::os::unix::fs::lchown(path, Some(identity.host_user), Some(identity.host_group));
+    let own =
+        |path: &Path| std::os::unix::fs::lchown(path, Some(identity.host_user), Some(identity.host_group));
     // The folder around them is passed through; the one above it stays closed to everybody.
     let room = layer.changes.parent().unwrap_or(&layer.changes);
     std::fs::set_permissions(room, std::fs::Permissions::from_mode(0o711))?;

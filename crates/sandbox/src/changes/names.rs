@@ -36,7 +36,8 @@ fn hex(bytes: &[u8], text: &mut String) {
 
 /// Neither a control character nor one that turns or hides text.
 fn is_plain(c: char) -> bool {
-    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let turns =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     !c.is_control() && !turns
 }
 
@@ -56,7 +57,8 @@ pub fn unescaped(text: &str) -> Option<PathBuf> {
             b't' => b'\t',
             b'r' => b'\r',
             b'x' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+                let digit =
+                    |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
                 digit(rest.next()?)? << 4 | digit(rest.next()?)?
             }
             _ => return None,

@@ -71,7 +71,11 @@ impl Reader<'_> {
             Err(error) if tree::is_nothing(&error) && !open.path.as_os_str().is_empty() => return Ok(()),
             other => other.map_err(at)?,
         };
-        let below = if open.below == Below::Hidden { Below::Hidden } else { upper::below(directory.as_fd()).map_err(at)? };
+        let below = if open.below == Below::Hidden {
+            Below::Hidden
+        } else {
+            upper::below(directory.as_fd()).map_err(at)?
+        };
         let lower = if open.has_lower { self.lower(&open.path).map_err(at)? } else { None };
         let names = tree::names(directory.as_fd()).map_err(at)?;
         for name in &names {
@@ -126,7 +130,13 @@ impl Reader<'_> {
         };
         if path.as_os_str().len() > MOST_PATH {
             let after = Face { what: What::TooLong, ..after };
-            self.changes.push(Change { path, kind: Kind::Added, before: None, after: Some(after), dropped: Vec::new() });
+            self.changes.push(Change {
+                path,
+                kind: Kind::Added,
+                before: None,
+                after: Some(after),
+                dropped: Vec::new(),
+            });
             return Ok(());
         }
         let before = before.map(Seen::face);
@@ -192,7 +202,13 @@ impl Reader<'_> {
         if before.what == What::Directory {
             self.deleted_in(&path)?;
         }
-        self.changes.push(Change { path, kind: Kind::Deleted, before: Some(before), after: None, dropped: Vec::new() });
+        self.changes.push(Change {
+            path,
+            kind: Kind::Deleted,
+            before: Some(before),
+            after: None,
+            dropped: Vec::new(),
+        });
         Ok(())
     }
 
@@ -211,7 +227,13 @@ impl Reader<'_> {
                     open.push(path.clone());
                 }
                 let before = Some(before);
-                self.changes.push(Change { path, kind: Kind::Deleted, before, after: None, dropped: Vec::new() });
+                self.changes.push(Change {
+                    path,
+                    kind: Kind::Deleted,
+                    before,
+                    after: None,
+                    dropped: Vec::new(),
+                });
             }
         }
         Ok(())

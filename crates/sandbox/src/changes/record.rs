@@ -72,7 +72,13 @@ impl Record {
     ///
     /// # Errors
     /// When the worktree cannot be looked at.
-    pub fn begin(run: &str, worktree: &Path, command: Vec<String>, profile: &str, unprotect: Vec<String>) -> io::Result<Self> {
+    pub fn begin(
+        run: &str,
+        worktree: &Path,
+        command: Vec<String>,
+        profile: &str,
+        unprotect: Vec<String>,
+    ) -> io::Result<Self> {
         use std::os::unix::fs::MetadataExt;
         let found = std::fs::symlink_metadata(worktree)?;
         Ok(Self {
@@ -92,7 +98,8 @@ impl Record {
     pub(super) fn load(folder: &Path) -> io::Result<Self> {
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
         let flags = i32::try_from(flags).unwrap_or(0);
-        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder.join("run.json"))?;
+        let file =
+            std::fs::OpenOptions::new().read(true).custom_flags(flags).open(folder.join("run.json"))?;
         if !file.metadata()?.is_file() || file.metadata()?.len() > MOST_BYTES {
             return Err(io::Error::other("`run.json` is not one of ours"));
         }
@@ -109,7 +116,8 @@ impl Record {
 /// Replaces a small file of our own, whole and durable.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
-    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     file.write_all(bytes)?;
     file.sync_data()?;
     std::fs::rename(&new, path)

@@ -22,7 +22,8 @@ const MOST_LOOKED_AT: usize = 64;
 pub(super) fn pair(changes: &mut [Change], upper: &mut Upper, host: &Root) {
     let mut gone: HashMap<u64, Vec<PathBuf>> = HashMap::new();
     for change in changes.iter().filter(|change| change.kind == Kind::Deleted) {
-        let file = change.before.filter(|face| face.what == What::File && (1..=MOST_BYTES).contains(&face.size));
+        let file =
+            change.before.filter(|face| face.what == What::File && (1..=MOST_BYTES).contains(&face.size));
         if let Some(face) = file {
             gone.entry(face.size).or_default().push(change.path.clone());
         }
@@ -43,7 +44,11 @@ pub(super) fn pair(changes: &mut [Change], upper: &mut Upper, host: &Root) {
         });
         let Ok(own) = upper.file(&change.path).and_then(sum) else { continue };
         let Some(old) = sums.get_mut(&own) else { continue };
-        let same_name = old.iter().rev().take(MOST_LOOKED_AT).position(|path| path.file_name() == change.path.file_name());
+        let same_name = old
+            .iter()
+            .rev()
+            .take(MOST_LOOKED_AT)
+            .position(|path| path.file_name() == change.path.file_name());
         let index = old.len().checked_sub(1 + same_name.unwrap_or(0));
         if let Some(index) = index {
             change.kind = Kind::Renamed { from: old.remove(index) };

@@ -173,11 +173,16 @@ impl Question<'_> {
     fn around(&self, planned: &mut Planned, mut last: BTreeMap<PathBuf, u32>) -> io::Result<()> {
         let parents: BTreeSet<&Path> = planned.steps.iter().filter_map(|step| step.path.parent()).collect();
         let mut first = Vec::new();
-        let puts = planned.steps.iter().filter(|step| matches!(step.act, Act::Put { what: Plain::Directory, .. }));
+        let puts =
+            planned.steps.iter().filter(|step| matches!(step.act, Act::Put { what: Plain::Directory, .. }));
         let new: BTreeSet<PathBuf> = puts.map(|step| step.path.clone()).collect();
         let mut modes = HashMap::new();
         for path in parents.into_iter().filter(|path| !new.contains(*path)) {
-            let seen = if path.as_os_str().is_empty() { Some(Seen::of(&self.host.itself()?)) } else { self.host.seen(path)? };
+            let seen = if path.as_os_str().is_empty() {
+                Some(Seen::of(&self.host.itself()?))
+            } else {
+                self.host.seen(path)?
+            };
             let Some(seen) = seen.filter(|seen| seen.what() == What::Directory) else { continue };
             planned.folders.push((path.to_owned(), seen));
             let from = seen.mode & 0o7777;

@@ -119,7 +119,8 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
             if data.is_dir() {
                 open.push(path.clone());
             }
-            let line = format!("{:o} {} {:?}", data.mode(), data.mtime_nsec(), String::from_utf8_lossy(&content));
+            let line =
+                format!("{:o} {} {:?}", data.mode(), data.mtime_nsec(), String::from_utf8_lossy(&content));
             found.insert(path.strip_prefix(root).unwrap().to_owned(), line);
         }
     }

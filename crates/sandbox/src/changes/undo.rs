@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::AtFlags;
 
+use super::What;
 use super::carry::{shift, stash};
 use super::copy;
 use super::folder::{Kept, RunError};
@@ -20,7 +21,6 @@ use super::names::escaped;
 use super::read::ReadError;
 use super::record::State;
 use super::tree::{self, Root, Seen};
-use super::What;
 
 /// What a person asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,7 +204,13 @@ impl Back<'_> {
         }
     }
 
-    fn permissions(&self, now: u32, from: u32, to: u32, set: impl Fn(u32) -> io::Result<()>) -> io::Result<()> {
+    fn permissions(
+        &self,
+        now: u32,
+        from: u32,
+        to: u32,
+        set: impl Fn(u32) -> io::Result<()>,
+    ) -> io::Result<()> {
         // Somebody else's permissions stay.
         if now & 0o7777 == to { set(from) } else { Ok(()) }
     }
@@ -215,7 +221,9 @@ impl Back<'_> {
         let now = tree::seen_in(parent, name)?;
         let made = self.journal.made.get(&self.number);
         let stays = match (made, now) {
-            (Some(made), Some(now)) if made.is(&now) || self.mode == Mode::Asked => !self.drop(parent, name, &now)?,
+            (Some(made), Some(now)) if made.is(&now) || self.mode == Mode::Asked => {
+                !self.drop(parent, name, &now)?
+            }
             _ => false,
         };
         copy::remove(parent, &temporary)?;
@@ -248,7 +256,13 @@ impl Back<'_> {
 
     /// Brings back what was there.
     /// `puts`: whether the step puts something in its place, and what, once it was made.
-    fn restore(&self, parent: BorrowedFd<'_>, name: &OsStr, puts: Option<Option<&Seen>>, old: &Seen) -> io::Result<()> {
+    fn restore(
+        &self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        puts: Option<Option<&Seen>>,
+        old: &Seen,
+    ) -> io::Result<()> {
         let (temporary, kept) = (self.journal.temporary(self.number), self.number.to_string());
         let kept = OsStr::new(&kept);
         let in_before = tree::seen_in(self.before.fd(), kept)?;
@@ -270,7 +284,9 @@ impl Back<'_> {
                 // Not begun, or back already.
                 None => return Ok(()),
                 // What is new, and has not taken its place.
-                Some(found) if made.is_some_and(|made| made.is_none_or(|made| made == (found.dev, found.ino))) => {
+                Some(found)
+                    if made.is_some_and(|made| made.is_none_or(|made| made == (found.dev, found.ino))) =>
+                {
                     return copy::remove(parent, &temporary);
                 }
                 // What was there when the step was done, `old` or whatever had replaced it by then.

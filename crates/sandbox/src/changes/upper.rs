@@ -59,7 +59,8 @@ impl Upper {
                 // A line that was cut off was not acted on. The first mode of a path is the run's.
                 for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
                     let parsed = line.split_once(' ');
-                    let parsed = parsed.and_then(|(m, p)| Some((u32::from_str_radix(m, 8).ok()?, unescaped(p)?)));
+                    let parsed =
+                        parsed.and_then(|(m, p)| Some((u32::from_str_radix(m, 8).ok()?, unescaped(p)?)));
                     if let Some((mode, path)) = parsed {
                         modes.entry(path).or_insert(mode & 0o7777);
                     }
@@ -124,7 +125,12 @@ impl Upper {
     }
 
     /// Runs `open`; when it is refused and the layer is ours, once more with a wider mode.
-    fn unlocking<T>(&mut self, path: &Path, wider: u32, open: impl Fn(&Root) -> io::Result<T>) -> io::Result<T> {
+    fn unlocking<T>(
+        &mut self,
+        path: &Path,
+        wider: u32,
+        open: impl Fn(&Root) -> io::Result<T>,
+    ) -> io::Result<T> {
         match open(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && self.kept.is_some() => {
                 let Some(seen) = self.root.seen(path)? else { return Err(error) };

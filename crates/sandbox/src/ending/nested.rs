@@ -60,10 +60,12 @@ pub(super) fn judge(
     since: Stamp,
 ) -> Vec<Found> {
     let mut found = Vec::new();
-    let mut find = |name: &Path, why: &str| found.push(Found { path: path.join(name), why: why.into(), moves: true });
+    let mut find =
+        |name: &Path, why: &str| found.push(Found { path: path.join(name), why: why.into(), moves: true });
     let changed = |name: &CStr| Seen::at(folder, name, since).is_ok_and(|seen| seen.is_changed);
     let is_harmful = || !is_harmless(folder, strict);
-    if if changed(c"config") { strict || is_harmful() } else { (may_be_moved || own.is_new) && is_harmful() } {
+    if if changed(c"config") { strict || is_harmful() } else { (may_be_moved || own.is_new) && is_harmful() }
+    {
         find(Path::new("config"), WHY);
     }
     for name in [c"config.worktree", c"commondir", c"gitdir"] {
@@ -76,9 +78,12 @@ pub(super) fn judge(
     }
     match Seen::at(folder, c"hooks", since) {
         Ok(seen) if seen.kind == FileType::Directory => {
-            let hooks = readable(folder, c"hooks").and_then(|hooks| hooks_in(hooks.as_fd(), may_be_moved, since));
+            let hooks =
+                readable(folder, c"hooks").and_then(|hooks| hooks_in(hooks.as_fd(), may_be_moved, since));
             match hooks {
-                Ok(names) => names.iter().for_each(|name| find(&Path::new("hooks").join(OsStr::from_bytes(name)), "git runs it")),
+                Ok(names) => names
+                    .iter()
+                    .for_each(|name| find(&Path::new("hooks").join(OsStr::from_bytes(name)), "git runs it")),
                 Err(_) => find(Path::new("hooks"), "git runs what is in it"),
             }
         }
@@ -107,8 +112,20 @@ const HARMLESS: [(&str, &[&str]); 10] = [
     (
         "core",
         &[
-            "abbrev", "autocrlf", "bare", "compression", "eol", "filemode", "ignorecase", "logallrefupdates",
-            "precomposeunicode", "quotepath", "repositoryformatversion", "safecrlf", "sharedrepository", "symlinks",
+            "abbrev",
+            "autocrlf",
+            "bare",
+            "compression",
+            "eol",
+            "filemode",
+            "ignorecase",
+            "logallrefupdates",
+            "precomposeunicode",
+            "quotepath",
+            "repositoryformatversion",
+            "safecrlf",
+            "sharedrepository",
+            "symlinks",
         ],
     ),
     ("user", &["name", "email"]),
@@ -137,7 +154,9 @@ fn is_harmless(folder: BorrowedFd<'_>, is_named: bool) -> bool {
 }
 
 fn is_idle(entry: &config::Entry, is_named: bool) -> bool {
-    let known = HARMLESS.iter().any(|(section, keys)| entry.section == *section && keys.contains(&entry.key.as_str()));
+    let known = HARMLESS
+        .iter()
+        .any(|(section, keys)| entry.section == *section && keys.contains(&entry.key.as_str()));
     // Only a bare one has no worktree whose status could be asked for.
     let has_worktree = entry.section == "core" && entry.key == "bare" && entry.value != "true";
     known && !entry.value.contains("::") && (is_named || !has_worktree)

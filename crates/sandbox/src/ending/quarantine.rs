@@ -32,7 +32,9 @@ impl Quarantine {
 
     /// Moves one thing; where it is now.
     pub(super) fn take(&self, root: BorrowedFd<'_>, path: &Path) -> io::Result<PathBuf> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::INVAL.into()) };
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::INVAL.into());
+        };
         let name = CString::new(name.as_bytes())?;
         let from = beneath(root, above)?;
         let seen = rustix::fs::statat(&from, &name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -121,7 +123,13 @@ fn moved(from: BorrowedFd<'_>, name: &CStr, to: BorrowedFd<'_>, there: &[u8]) ->
 }
 
 /// Copies it to another file system: files, directories and links; pipes and sockets are dropped.
-fn copied(from: BorrowedFd<'_>, name: &CStr, to: BorrowedFd<'_>, there: &CStr, depth: usize) -> io::Result<()> {
+fn copied(
+    from: BorrowedFd<'_>,
+    name: &CStr,
+    to: BorrowedFd<'_>,
+    there: &CStr,
+    depth: usize,
+) -> io::Result<()> {
     if depth > DEEPEST {
         return Err(io::Error::other("is nested too deep to be copied to another file system"));
     }
@@ -131,7 +139,8 @@ fn copied(from: BorrowedFd<'_>, name: &CStr, to: BorrowedFd<'_>, there: &CStr, d
             let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let write = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let mut input = std::fs::File::from(rustix::fs::openat(from, name, read, Mode::empty())?);
-            let mut out = std::fs::File::from(rustix::fs::openat(to, there, write, Mode::from_raw_mode(0o600))?);
+            let mut out =
+                std::fs::File::from(rustix::fs::openat(to, there, write, Mode::from_raw_mode(0o600))?);
             io::copy(&mut input, &mut out)?;
         }
         FileType::Symlink => {
@@ -140,7 +149,12 @@ fn copied(from: BorrowedFd<'_>, name: &CStr, to: BorrowedFd<'_>, there: &CStr, d
         }
         FileType::Directory => {
             rustix::fs::mkdirat(to, there, Mode::from_raw_mode(0o700))?;
-            let place = rustix::fs::openat(from, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+            let place = rustix::fs::openat(
+                from,
+                name,
+                OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
             if seen.st_mode & 0o700 != 0o700 {
                 make_readable(place.as_fd())?;
             }

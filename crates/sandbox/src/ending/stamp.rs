@@ -19,7 +19,10 @@ impl Stamp {
     /// A moment that no later change is stamped before.
     pub(super) fn before(time: SystemTime) -> Self {
         let since = time.checked_sub(TICK).unwrap_or(time).duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanoseconds: since.subsec_nanos() }
+        Self {
+            seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: since.subsec_nanos(),
+        }
     }
 
     /// Whether a time of a file is this or later. Some file systems know whole seconds only.
@@ -42,7 +45,11 @@ pub(super) struct Seen {
 
 impl Seen {
     /// Looks at an entry without following it.
-    pub(super) fn at(folder: BorrowedFd<'_>, name: &std::ffi::CStr, since: Stamp) -> rustix::io::Result<Self> {
+    pub(super) fn at(
+        folder: BorrowedFd<'_>,
+        name: &std::ffi::CStr,
+        since: Stamp,
+    ) -> rustix::io::Result<Self> {
         let wanted = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::CTIME | StatxFlags::BTIME;
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
         rustix::fs::statx(folder, name, flags, wanted).map(|found| Self::of(&found, since))
@@ -54,7 +61,8 @@ impl Seen {
         let is_changed = reached(&found.stx_ctime);
         let knows_birth = found.stx_mask & StatxFlags::BTIME.bits() != 0;
         let kind = FileType::from_raw_mode(mode);
-        let lends = mode & libc::S_ISUID != 0 || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
+        let lends = mode & libc::S_ISUID != 0
+            || mode & (libc::S_ISGID | libc::S_IXGRP) == libc::S_ISGID | libc::S_IXGRP;
         Self {
             kind,
             is_changed,

@@ -67,7 +67,8 @@ impl Names {
     fn new() -> Self {
         let mut names = Self { whole: BTreeSet::new(), first: BTreeSet::new(), parts: Vec::new() };
         for control in controls() {
-            let last = control.path.rsplit('/').next().unwrap_or(control.path).to_ascii_lowercase().into_bytes();
+            let last =
+                control.path.rsplit('/').next().unwrap_or(control.path).to_ascii_lowercase().into_bytes();
             let mut around = last.split(|byte| *byte == b'*');
             match (around.next(), around.next_back()) {
                 (Some(first), Some(end)) => names.parts.push((first.to_vec(), end.to_vec())),
@@ -81,7 +82,8 @@ impl Names {
     }
 
     fn may_be(&self, name: &[u8]) -> bool {
-        let begins = |first: &[u8]| name.get(..first.len()).is_some_and(|part| part.eq_ignore_ascii_case(first));
+        let begins =
+            |first: &[u8]| name.get(..first.len()).is_some_and(|part| part.eq_ignore_ascii_case(first));
         let ends = |end: &[u8]| {
             let last = name.len().checked_sub(end.len()).and_then(|at| name.get(at..));
             last.is_some_and(|part| part.eq_ignore_ascii_case(end))
@@ -251,14 +253,28 @@ impl<'a> Walk<'a> {
     }
 
     /// A `.git` directory.
-    fn git(&mut self, folder: &OwnedFd, path: PathBuf, name: &CStr, seen: Seen, above: Seen) -> rustix::io::Result<()> {
+    fn git(
+        &mut self,
+        folder: &OwnedFd,
+        path: PathBuf,
+        name: &CStr,
+        seen: Seen,
+        above: Seen,
+    ) -> rustix::io::Result<()> {
         if seen.is_new {
             self.find(path, nested::WHY);
             return Ok(());
         }
         let may_be_moved_here = seen.is_changed && above.is_changed;
         let inner = readable(folder.as_fd(), name)?;
-        self.found.extend(nested::judge(inner.as_fd(), &path, seen, may_be_moved_here, true, self.rule.since));
+        self.found.extend(nested::judge(
+            inner.as_fd(),
+            &path,
+            seen,
+            may_be_moved_here,
+            true,
+            self.rule.since,
+        ));
         self.open.push((path, Around::Git));
         Ok(())
     }
@@ -281,7 +297,8 @@ fn opened(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
     let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     match rustix::fs::openat2(root, named, flags, Mode::empty(), resolve) {
         Err(Errno::ACCESS) => {
-            let place = rustix::fs::openat2(root, named, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), resolve)?;
+            let place =
+                rustix::fs::openat2(root, named, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), resolve)?;
             make_readable(place.as_fd())?;
             rustix::fs::openat2(root, named, flags, Mode::empty(), resolve)
         }

@@ -140,8 +140,14 @@ const NO_NETWORK: &str = "a sandbox has only a loopback of its own";
 const FORKS: [libc::c_long; 4] = [libc::SYS_fork, libc::SYS_vfork, libc::SYS_clone, libc::SYS_clone3];
 
 /// Settings that libraries look for in every program and do without.
-const PROBED: [&str; 6] =
-    ["etc/locale.alias", "etc/ld.so.preload", "etc/gai.conf", "etc/host.conf", "etc/nsswitch.conf", "sitecustomize.py"];
+const PROBED: [&str; 6] = [
+    "etc/locale.alias",
+    "etc/ld.so.preload",
+    "etc/gai.conf",
+    "etc/host.conf",
+    "etc/nsswitch.conf",
+    "sitecustomize.py",
+];
 
 /// What refused this call; none if it was no refusal, or none of ours.
 pub(super) fn judge(call: &Call, rules: &Rules<'_>) -> Option<Judgement> {
@@ -226,7 +232,8 @@ fn limited(call: &Call, rules: &Rules<'_>) -> Option<Judgement> {
         },
         _ => return None,
     };
-    let (rule, more) = (format!("the limit `{limit}` is {} {what}", amount(most)), amount(most.saturating_mul(2)));
+    let (rule, more) =
+        (format!("the limit `{limit}` is {} {what}", amount(most)), amount(most.saturating_mul(2)));
     let remedy = Remedy::Flag(format!("--limit {limit}={more}"));
     let target = on.map_or_else(|| Target::Other(name(call)), |path| Target::File(path.to_owned()));
     let action = call.files.first().map_or("call", |file| file.want.words());
@@ -246,14 +253,21 @@ fn unreachable(call: &Call, peer: &Peer) -> Option<Judgement> {
     };
     match call.error {
         libc::EACCES | libc::EPERM if is_bind && port < 1024 => {
-            let made = judged("ports below 1024 need a privilege, and nobody inside has one", "use a higher port")?;
+            let made =
+                judged("ports below 1024 need a privilege, and nobody inside has one", "use a higher port")?;
             Some(Judgement { layer: Layer::Privilege, ..made })
         }
-        libc::ECONNREFUSED if address.is_loopback() && peer.host_listens => {
-            judged("the server listens on the host's loopback, and the sandbox has one of its own", "start it inside; the host's comes with egress")
-        }
+        libc::ECONNREFUSED if address.is_loopback() && peer.host_listens => judged(
+            "the server listens on the host's loopback, and the sandbox has one of its own",
+            "start it inside; the host's comes with egress",
+        ),
         libc::EADDRNOTAVAIL if is_bind => judged(NO_NETWORK, "listen at 127.0.0.1 or 0.0.0.0"),
-        libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL | libc::EACCES | libc::EPERM
+        libc::ENETUNREACH
+        | libc::EHOSTUNREACH
+        | libc::ENETDOWN
+        | libc::EADDRNOTAVAIL
+        | libc::EACCES
+        | libc::EPERM
             if !address.is_loopback() =>
         {
             judged(NO_NETWORK, "reaching others comes with egress; until then fetch what is needed outside")
@@ -272,10 +286,13 @@ fn of_file(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
     if call.error == libc::ENOENT || call.error == libc::ENOTDIR {
         return not_given(call, file);
     }
-    let protected = rules.protected(path).filter(|_| file.want.changes() || file.want == Want::Ask && call.error == libc::EROFS);
+    let protected = rules
+        .protected(path)
+        .filter(|_| file.want.changes() || file.want == Want::Ask && call.error == libc::EROFS);
     if let (Some((name, why)), true) = (protected, is_guarded(call.error)) {
         let rule = format!("`{name}` is protected, because a program of the host acts on it ({why})");
-        let remedy = Remedy::Other(format!("a profile of your own with `unprotect = [\"{name}\"]` allows it"));
+        let remedy =
+            Remedy::Other(format!("a profile of your own with `unprotect = [\"{name}\"]` allows it"));
         return made(Layer::Protected, rule, remedy, Path::new(&name));
     }
     if let Some(mask) = rules.mask(path) {
@@ -284,29 +301,49 @@ fn of_file(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
             _ if rules.hides(mask) => {
                 let shown = mask.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 let rule = format!("files named `{shown}` are hidden by the profile: it looks empty inside");
-                made(Layer::Hidden, rule, Remedy::Flag(format!("--show {}", super::words::quoted(&shown))), mask)
+                made(
+                    Layer::Hidden,
+                    rule,
+                    Remedy::Flag(format!("--show {}", super::words::quoted(&shown))),
+                    mask,
+                )
             }
-            _ if mask.starts_with("/proc") => {
-                made(Layer::Hidden, "it tells of the host and is empty in every sandbox".into(), Remedy::Other(NEVER.into()), mask)
-            }
-            libc::EROFS | libc::EACCES => {
-                made(Layer::Hidden, "it holds credentials and is empty inside".into(), Remedy::Other(NEVER.into()), mask)
-            }
+            _ if mask.starts_with("/proc") => made(
+                Layer::Hidden,
+                "it tells of the host and is empty in every sandbox".into(),
+                Remedy::Other(NEVER.into()),
+                mask,
+            ),
+            libc::EROFS | libc::EACCES => made(
+                Layer::Hidden,
+                "it holds credentials and is empty inside".into(),
+                Remedy::Other(NEVER.into()),
+                mask,
+            ),
             _ => None,
         };
     }
     match call.error {
         libc::EROFS => read_only(call, file, rules),
         libc::EACCES => no_access(call, file, rules),
-        libc::EPERM if file.want == Want::Own => {
-            made(Layer::Privilege, "there is one user inside, and files stay theirs".into(), Remedy::Other(NEVER.into()), path)
-        }
+        libc::EPERM if file.want == Want::Own => made(
+            Layer::Privilege,
+            "there is one user inside, and files stay theirs".into(),
+            Remedy::Other(NEVER.into()),
+            path,
+        ),
         libc::EPERM => {
             let rule = "only its owner may, or the file system forbids it".to_owned();
-            made(Layer::Permission, rule, Remedy::Other("the sandbox has no part in it: it is the same outside".into()), path)
+            made(
+                Layer::Permission,
+                rule,
+                Remedy::Other("the sandbox has no part in it: it is the same outside".into()),
+                path,
+            )
         }
         libc::EXDEV if file.want == Want::Move => {
-            let rule = "moving from one mount to another is copying; most programs do that by themselves".to_owned();
+            let rule =
+                "moving from one mount to another is copying; most programs do that by themselves".to_owned();
             let made = made(Layer::Mount, rule, Remedy::Other("copy and remove".into()), path)?;
             Some(Judgement { weight: Weight::Harmless, ..made })
         }
@@ -316,7 +353,16 @@ fn of_file(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
 
 /// Errors that a mask over a protected name shows itself by.
 fn is_guarded(error: i32) -> bool {
-    let shown = [libc::EROFS, libc::EISDIR, libc::EEXIST, libc::EBUSY, libc::EXDEV, libc::ENOTEMPTY, libc::EACCES, libc::EPERM];
+    let shown = [
+        libc::EROFS,
+        libc::EISDIR,
+        libc::EEXIST,
+        libc::EBUSY,
+        libc::EXDEV,
+        libc::ENOTEMPTY,
+        libc::EACCES,
+        libc::EPERM,
+    ];
     shown.contains(&error)
 }
 
@@ -327,7 +373,11 @@ fn not_given(call: &Call, file: &File) -> Option<Judgement> {
     let (remedy, weight) = if is_kernels(there) {
         (Remedy::Other("the sandbox brings its own: nothing gives it".into()), Weight::Harmless)
     } else {
-        let weight = if PROBED.iter().any(|probed| there.ends_with(probed)) { Weight::Harmless } else { Weight::Absent };
+        let weight = if PROBED.iter().any(|probed| there.ends_with(probed)) {
+            Weight::Harmless
+        } else {
+            Weight::Absent
+        };
         (Remedy::Give { path: there.clone(), writable }, weight)
     };
     let rule = "it is on the host and was not given".to_owned();
@@ -352,7 +402,10 @@ fn read_only(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
         Remedy::Other("write to the worktree, the home or `/tmp` instead".into())
     } else if let Some(node) = file.node.filter(|node| !rules.would_allow(node, file.want)) {
         let (named, mode) = (rules.named(nearest), node.mode & 0o7777);
-        Remedy::Other(format!("`--rw {named}` alone would not do: its owner ({}) and mode ({mode:o}) refuse it too", node.owner))
+        Remedy::Other(format!(
+            "`--rw {named}` alone would not do: its owner ({}) and mode ({mode:o}) refuse it too",
+            node.owner
+        ))
     } else {
         Remedy::Give { path: nearest.to_owned(), writable: true }
     };
@@ -374,7 +427,10 @@ fn no_access(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
     let cover = rules.cover(path);
     let is_read_only = cover.is_some_and(|mount| mount.access == Access::Read);
     // What is given to be written is theirs, and what is only shown is not: the mount is what keeps them from it.
-    if is_read_only && file.want.changes() && file.node.is_some_and(|node| rules.would_allow(&node, file.want)) {
+    if is_read_only
+        && file.want.changes()
+        && file.node.is_some_and(|node| rules.would_allow(&node, file.want))
+    {
         return read_only(call, file, rules);
     }
     if file.want == Want::Execute && cover.is_some_and(|mount| !mount.programs) {
@@ -384,10 +440,16 @@ fn no_access(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
     }
     if let Some(node) = file.node.filter(|node| !rules.mode_allows(node, file.want)) {
         let whose = match rules.plan.identity.owns {
-            Some(_) => "inside nobody is root, and it is readable or writable for others only as its mode says",
+            Some(_) => {
+                "inside nobody is root, and it is readable or writable for others only as its mode says"
+            }
             None => "it is the same outside",
         };
-        let also = if is_read_only && file.want.changes() { format!("; besides, {}", rules.describe(path)) } else { String::new() };
+        let also = if is_read_only && file.want.changes() {
+            format!("; besides, {}", rules.describe(path))
+        } else {
+            String::new()
+        };
         let rule = format!("its owner ({}) and mode ({:o}) refuse it{also}", node.owner, node.mode & 0o7777);
         return made(Layer::Permission, rule, Remedy::Other(format!("{whose}; change its mode on the host")));
     }
@@ -401,7 +463,8 @@ fn no_access(call: &Call, file: &File, rules: &Rules<'_>) -> Option<Judgement> {
         };
         return made(Layer::Landlock, rule, remedy);
     }
-    let rule = "a directory above it, or a list of access rights, refuses it; no wall of the sandbox does".to_owned();
+    let rule = "a directory above it, or a list of access rights, refuses it; no wall of the sandbox does"
+        .to_owned();
     made(Layer::Permission, rule, Remedy::Other("look at the directories above it on the host".into()))
 }
 
@@ -418,14 +481,27 @@ fn unprivileged(call: &Call) -> Option<Judgement> {
         }
         (
             libc::EPERM | libc::EINVAL,
-            libc::SYS_setuid | libc::SYS_setgid | libc::SYS_setreuid | libc::SYS_setregid | libc::SYS_setresuid
-            | libc::SYS_setresgid | libc::SYS_setgroups,
+            libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setgroups,
         ) => ("there is one user inside, and nobody can become another", NEVER),
         (
             libc::EPERM | libc::EACCES,
-            libc::SYS_setrlimit | libc::SYS_prlimit64 | libc::SYS_setpriority | libc::SYS_sched_setscheduler
-            | libc::SYS_sched_setattr | libc::SYS_sched_setparam | libc::SYS_ioprio_set | libc::SYS_mlock
-            | libc::SYS_mlockall | libc::SYS_capset | libc::SYS_prctl,
+            libc::SYS_setrlimit
+            | libc::SYS_prlimit64
+            | libc::SYS_setpriority
+            | libc::SYS_sched_setscheduler
+            | libc::SYS_sched_setattr
+            | libc::SYS_sched_setparam
+            | libc::SYS_ioprio_set
+            | libc::SYS_mlock
+            | libc::SYS_mlockall
+            | libc::SYS_capset
+            | libc::SYS_prctl,
         ) => ("it needs a privilege, and nobody inside has one", "limits can be set with `--limit`"),
         _ => return None,
     };

@@ -28,8 +28,13 @@ pub(super) fn attach(report: &OwnedFd, init: i32) -> io::Result<OwnedFd> {
     // Its own session: what is typed at the launcher's terminal is not for us.
     rustix::process::setsid()?;
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    let null = rustix::fs::open("/dev/null", rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())?;
-    let (report, null) = (rustix::io::fcntl_dupfd_cloexec(report, 16)?, rustix::io::fcntl_dupfd_cloexec(null, 16)?);
+    let null = rustix::fs::open(
+        "/dev/null",
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )?;
+    let (report, null) =
+        (rustix::io::fcntl_dupfd_cloexec(report, 16)?, rustix::io::fcntl_dupfd_cloexec(null, 16)?);
     for number in 0..3 {
         sys::process::place(null.as_fd(), number, true)?;
     }
@@ -153,7 +158,9 @@ fn widen(one: &mut Judgement, other: Judgement, rules: &Rules<'_>) {
     if let (Target::File(path), Target::File(more)) = (&mut one.target, other.target) {
         *path = common(path, &more);
     }
-    if let (Remedy::Give { path, writable }, Remedy::Give { path: more, writable: also }) = (&mut one.remedy, other.remedy) {
+    if let (Remedy::Give { path, writable }, Remedy::Give { path: more, writable: also }) =
+        (&mut one.remedy, other.remedy)
+    {
         let shared = common(path, &more);
         // A whole home is never what is needed.
         if shared != rules.home && shared.parent().is_some() {
@@ -177,7 +184,8 @@ fn denial(group: Group, rules: &Rules<'_>) -> Denial {
         Remedy::Flag(words) => (Some(words), None),
         Remedy::Other(text) => (None, Some(text)),
     };
-    let advice = advice.unwrap_or_else(|| allow.as_ref().map(|words| format!("`{words}` allows it")).unwrap_or_default());
+    let advice = advice
+        .unwrap_or_else(|| allow.as_ref().map(|words| format!("`{words}` allows it")).unwrap_or_default());
     let target = match first.target {
         Target::File(path) => clean(&path.to_string_lossy()),
         Target::Other(text) => clean(&text),

@@ -24,7 +24,13 @@ pub(super) struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    pub(super) fn new(plan: &'a Plan, profile: &'a Profile, worktree: &'a Path, home: &'a Path, groups: Vec<u32>) -> Self {
+    pub(super) fn new(
+        plan: &'a Plan,
+        profile: &'a Profile,
+        worktree: &'a Path,
+        home: &'a Path,
+        groups: Vec<u32>,
+    ) -> Self {
         Self { plan, profile, worktree, home, groups, filter: Filter::new(plan.tracing) }
     }
 
@@ -85,7 +91,8 @@ impl<'a> Rules<'a> {
             (Access::Device, Want::Read | Want::Write) => true,
             (Access::Read | Access::Device, _) => false,
         };
-        let needs_none = matches!(want, Want::Look | Want::Ask | Want::Enter | Want::Change | Want::Own | Want::Connect);
+        let needs_none =
+            matches!(want, Want::Look | Want::Ask | Want::Enter | Want::Change | Want::Own | Want::Connect);
         !self.plan.has(Part::Landlock)
             || needs_none
             || self.plan.rules().iter().any(|(at, access)| path.starts_with(at) && of(*access))
@@ -134,7 +141,9 @@ impl<'a> Rules<'a> {
         };
         let at = mount.at.display();
         match &mount.source {
-            Source::Host(_) if mount.base => format!("`{at}` is the system's and mounted read-only in every sandbox"),
+            Source::Host(_) if mount.base => {
+                format!("`{at}` is the system's and mounted read-only in every sandbox")
+            }
             Source::Host(_) if mount.at == self.worktree => {
                 format!("the profile `{}` mounts the worktree read-only", self.profile.name)
             }

@@ -26,9 +26,18 @@ fn is_refusal(number: u32, error: i32, rules: &Rules<'_>) -> bool {
     match error {
         // A mask is seen by what succeeds.
         0 => rules.has_masks() && matches!(libc::c_long::from(number), libc::SYS_open | libc::SYS_openat),
-        libc::EAGAIN => matches!(libc::c_long::from(number), libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone),
-        libc::EINVAL => matches!(libc::c_long::from(number), libc::SYS_setuid | libc::SYS_setgid
-            | libc::SYS_setreuid | libc::SYS_setregid | libc::SYS_setresuid | libc::SYS_setresgid),
+        libc::EAGAIN => {
+            matches!(libc::c_long::from(number), libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone)
+        }
+        libc::EINVAL => matches!(
+            libc::c_long::from(number),
+            libc::SYS_setuid
+                | libc::SYS_setgid
+                | libc::SYS_setreuid
+                | libc::SYS_setregid
+                | libc::SYS_setresuid
+                | libc::SYS_setresgid
+        ),
         libc::EEXIST | libc::EISDIR | libc::EBUSY | libc::EXDEV | libc::ENOTEMPTY => true,
         libc::EPERM | libc::EACCES | libc::EROFS | libc::ENOENT | libc::ENOTDIR | libc::ENOSYS => true,
         libc::EMFILE | libc::EFBIG | libc::ENOSPC => true,
@@ -39,7 +48,13 @@ fn is_refusal(number: u32, error: i32, rules: &Rules<'_>) -> bool {
 }
 
 /// What a thread asked for, if the answer can be a refusal.
-pub(super) fn call(thread: i32, number: u32, arguments: [u64; 6], result: i64, rules: &Rules<'_>) -> Option<Call> {
+pub(super) fn call(
+    thread: i32,
+    number: u32,
+    arguments: [u64; 6],
+    result: i64,
+    rules: &Rules<'_>,
+) -> Option<Call> {
     let error = if (-4095..0).contains(&result) { i32::try_from(-result).ok()? } else { 0 };
     if !is_refusal(number, error, rules) {
         return None;
@@ -49,7 +64,10 @@ pub(super) fn call(thread: i32, number: u32, arguments: [u64; 6], result: i64, r
         let want = open_flags(number, &arguments).map_or(*want, wanted);
         match (named(thread, *at, &arguments), error) {
             (Some(Named::Peer(address)), _) => {
-                peer = Some(Peer { address, host_listens: error == libc::ECONNREFUSED && host_listens(address.port()) });
+                peer = Some(Peer {
+                    address,
+                    host_listens: error == libc::ECONNREFUSED && host_listens(address.port()),
+                });
             }
             (Some(Named::Path(path)), 0) => files.push(bare(path, want)),
             (Some(Named::Path(path)), _) => files.push(file(thread, path, want, error, rules)),
@@ -146,7 +164,8 @@ fn address(thread: i32, from: u64, length: u64) -> Option<Named> {
 
 /// Whether somebody listens at this port of the host.
 fn host_listens(port: u16) -> bool {
-    let lists = ["/proc/net/tcp", "/proc/net/tcp6"].map(|list| std::fs::read_to_string(list).unwrap_or_default());
+    let lists =
+        ["/proc/net/tcp", "/proc/net/tcp6"].map(|list| std::fs::read_to_string(list).unwrap_or_default());
     let end = format!(":{port:04X}");
     lists.iter().flat_map(|list| list.lines()).any(|line| {
         let mut words = line.split_whitespace().skip(1);
@@ -170,13 +189,15 @@ fn file(thread: i32, path: PathBuf, want: Want, error: i32, rules: &Rules<'_>) -
     let real = found.as_ref().and_then(Inside::path).unwrap_or_else(|| beside(thread, &path));
     let is_name = matches!(want, Want::Remove | Want::Move) || (want == Want::Make && found.is_none());
     let decides = if is_name { real.parent().and_then(|folder| Inside::open(thread, folder)) } else { found };
-    let nearest = real.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(Path::new("/")).to_owned();
+    let nearest =
+        real.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(Path::new("/")).to_owned();
     File { want, path: real, node: decides.as_ref().and_then(Inside::node), absent: None, nearest }
 }
 
 /// The path of something that is not there, by the directory it would be in.
 fn beside(thread: i32, path: &Path) -> PathBuf {
-    let folder = path.parent().and_then(|folder| Inside::open(thread, folder)).and_then(|folder| folder.path());
+    let folder =
+        path.parent().and_then(|folder| Inside::open(thread, folder)).and_then(|folder| folder.path());
     folder.zip(path.file_name()).map_or_else(|| path.to_owned(), |(folder, name)| folder.join(name))
 }
 
@@ -205,7 +226,8 @@ impl Inside {
     fn open(thread: i32, path: &Path) -> Option<Self> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let root = rustix::fs::open(format!("/proc/{thread}/root"), flags, Mode::empty()).ok()?;
-        let rest = path.strip_prefix("/").ok().filter(|rest| !rest.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let rest =
+            path.strip_prefix("/").ok().filter(|rest| !rest.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         rustix::fs::openat2(&root, rest, flags, Mode::empty(), resolve).ok().map(Self)
     }

@@ -53,7 +53,11 @@ fn plan(owns: Option<(u32, u32)>) -> Plan {
         identity: Identity { host_user: 1000, host_group: 1000, user: 1000, group: 1000, owns },
         landlock: 6,
         tracing: Tracing::Own,
-        limits: vec![limit(Limited::Files, 32), limit(Limited::FileSize, 1 << 20), limit(Limited::Processes, 64)],
+        limits: vec![
+            limit(Limited::Files, 32),
+            limit(Limited::FileSize, 1 << 20),
+            limit(Limited::Processes, 64),
+        ],
         together: crate::groups::Wanted::default(),
         requires_groups: false,
         wall: None,
@@ -81,7 +85,9 @@ fn judged(call: &Call) -> Option<Judgement> {
 /// The flag, or the advice.
 fn allows(judgement: &Judgement) -> String {
     match &judgement.remedy {
-        Remedy::Give { path, writable } => format!("{} {}", if *writable { "--rw" } else { "--ro" }, path.display()),
+        Remedy::Give { path, writable } => {
+            format!("{} {}", if *writable { "--rw" } else { "--ro" }, path.display())
+        }
         Remedy::Flag(words) => words.clone(),
         Remedy::Other(text) => text.clone(),
     }
@@ -215,7 +221,10 @@ fn names_from_inside_cannot_play_tricks_on_a_terminal() {
     assert_eq!(clean("a\u{1b}[2Jb\nc\u{202e}"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}");
     assert_eq!(quoted("/srv/a b'c;d"), "'/srv/a b'\\''c;d'");
     assert_eq!(quoted("~/x.y"), "~/x.y");
-    assert_eq!((amount(64), amount(1 << 30), amount(65_536), amount(100_001)), ("64".into(), "1g".into(), "64k".into(), "100001".into()));
+    assert_eq!(
+        (amount(64), amount(1 << 30), amount(65_536), amount(100_001)),
+        ("64".into(), "1g".into(), "64k".into(), "100001".into())
+    );
 }
 
 #[test]

@@ -28,7 +28,11 @@ pub(super) fn clean(text: &str) -> String {
 pub(super) fn quoted(text: &str) -> String {
     let text = clean(text);
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+~=,:@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 /// The name of an error.

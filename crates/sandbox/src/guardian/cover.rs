@@ -67,7 +67,9 @@ pub(super) fn cover(init: BorrowedFd<'_>, places: &[(&Path, How)]) -> io::Result
             let told = read(&answers);
             child.end();
             let told: Result<Vec<Is>, (String, i32)> = serde_json::from_slice(&told?)?;
-            let named = |(place, error): (String, i32)| io::Error::other(format!("`{place}`: {}", io::Error::from_raw_os_error(error)));
+            let named = |(place, error): (String, i32)| {
+                io::Error::other(format!("`{place}`: {}", io::Error::from_raw_os_error(error)))
+            };
             let told = told.map_err(named)?;
             if told.len() == places.len() { Ok(told) } else { Err(Errno::PROTO.into()) }
         }
@@ -98,7 +100,9 @@ fn all(init: BorrowedFd<'_>, places: &[(&Path, How)]) -> Result<Vec<Is>, (String
         Ok(rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
     };
     let root = enter().map_err(|error| failed("the sandbox", &error))?;
-    let one = |(place, how): &(&Path, How)| one(root.as_fd(), place, *how).map_err(|error| failed(&place.to_string_lossy(), &error));
+    let one = |(place, how): &(&Path, How)| {
+        one(root.as_fd(), place, *how).map_err(|error| failed(&place.to_string_lossy(), &error))
+    };
     places.iter().map(one).collect()
 }
 
@@ -131,10 +135,12 @@ fn one(root: BorrowedFd<'_>, place: &Path, how: How) -> io::Result<Is> {
 fn put_over(root: BorrowedFd<'_>, there: &OwnedFd, place: &Path, how: How) -> io::Result<()> {
     let mount = |source, access| Mount { programs: false, ..Mount::own(source, place, access) };
     let itself = |access| {
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+        let flags =
+            OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = rustix::mount::open_tree(there, "", flags | OpenTreeFlags::AT_RECURSIVE)?;
         let mount = Mount::host(place, place, access);
-        let set = Attributes { set: mount.attributes(), private: true, recursive: true, ..Attributes::default() };
+        let set =
+            Attributes { set: mount.attributes(), private: true, recursive: true, ..Attributes::default() };
         sys::set_attributes(tree.as_fd(), set)?;
         Ok::<OwnedFd, io::Error>(tree)
     };
@@ -149,20 +155,28 @@ fn put_over(root: BorrowedFd<'_>, there: &OwnedFd, place: &Path, how: How) -> io
 /// What a descriptor of the host's own view is.
 pub(super) fn identity(there: &OwnedFd) -> rustix::io::Result<(u64, u64, u64)> {
     let found = rustix::fs::fstat(there)?;
-    let links = if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile { found.st_nlink } else { 1 };
-    Ok((found.st_dev, found.st_ino, links.into()))
+    let links =
+        if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile { found.st_nlink } else { 1 };
+    Ok((found.st_dev, found.st_ino, links))
 }
 
 /// Whether a process has one of these files open so that it can be read, or stands in it.
 pub(super) fn reads(pid: rustix::process::Pid, files: &[(u64, u64)]) -> bool {
     let own = format!("/proc/{}", pid.as_raw_pid());
-    let is_one = |path: &str| rustix::fs::statat(CWD, path, AtFlags::empty()).is_ok_and(|found| files.contains(&(found.st_dev, found.st_ino)));
+    let is_one = |path: &str| {
+        rustix::fs::statat(CWD, path, AtFlags::empty())
+            .is_ok_and(|found| files.contains(&(found.st_dev, found.st_ino)))
+    };
     let can_be_read = |number: &str| {
         let told = std::fs::read_to_string(format!("{own}/fdinfo/{number}")).unwrap_or_default();
-        let flags = told.lines().find_map(|line| line.strip_prefix("flags:")).and_then(|text| i32::from_str_radix(text.trim(), 8).ok());
+        let flags = told
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .and_then(|text| i32::from_str_radix(text.trim(), 8).ok());
         flags.is_none_or(|flags| flags & libc::O_ACCMODE != libc::O_WRONLY || flags & libc::O_PATH != 0)
     };
     let open = std::fs::read_dir(format!("{own}/fd")).into_iter().flatten().flatten();
     let mut numbers = open.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    is_one(&format!("{own}/cwd")) || numbers.any(|number| is_one(&format!("{own}/fd/{number}")) && can_be_read(&number))
+    is_one(&format!("{own}/cwd"))
+        || numbers.any(|number| is_one(&format!("{own}/fd/{number}")) && can_be_read(&number))
 }

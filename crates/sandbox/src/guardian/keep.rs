@@ -31,8 +31,16 @@ const ROUND: Duration = Duration::from_secs(1);
 const MOST_TOLD: usize = 1000;
 
 /// Watches until the sandbox is gone, then tells what happened.
-pub(super) fn keep(guardian: Guardian, held: &Held, stubs: &Stubs, tells: OwnedFd, launcher: Pid, is_late: bool) {
-    let mut keeper = Keeper { guardian, held, stubs, known: BTreeSet::new(), told: BTreeMap::new(), pending: None };
+pub(super) fn keep(
+    guardian: Guardian,
+    held: &Held,
+    stubs: &Stubs,
+    tells: OwnedFd,
+    launcher: Pid,
+    is_late: bool,
+) {
+    let mut keeper =
+        Keeper { guardian, held, stubs, known: BTreeSet::new(), told: BTreeMap::new(), pending: None };
     if keeper.alone(&tells, launcher).is_err() {
         // Nothing is told, so the launcher takes it for lost.
         return end(held);
@@ -91,7 +99,8 @@ impl Keeper<'_> {
         loop {
             let root = |error: io::Error| (self.guardian.worktree.clone(), error);
             let is_partial = self.guardian.tree.is_partial();
-            let due = [is_partial.then_some(round), self.pending.map(|(at, _)| at)].into_iter().flatten().min();
+            let due =
+                [is_partial.then_some(round), self.pending.map(|(at, _)| at)].into_iter().flatten().min();
             let left = due.map(|at| at.saturating_duration_since(Instant::now()));
             let left = left.and_then(|left| Timespec::try_from(left).ok());
             let mut waiting = [
@@ -144,7 +153,11 @@ impl Keeper<'_> {
                     let is_installed = super::tree::INSTALLED.iter().any(|own| name == *own);
                     if is_hidden && !is_gone {
                         new.insert(path);
-                    } else if is_folder && !is_gone && !is_installed && !self.guardian.hidden.hide().is_empty() {
+                    } else if is_folder
+                        && !is_gone
+                        && !is_installed
+                        && !self.guardian.hidden.hide().is_empty()
+                    {
                         let mut found = Vec::new();
                         let scanned = self.guardian.tree.scan(&path, &self.guardian.hidden, &mut found);
                         scanned.map_err(|error| (path, error))?;
@@ -183,9 +196,12 @@ impl Keeper<'_> {
 
     /// Puts stubs where something must be and nothing is; whether anything was missing.
     fn hold(&mut self) -> Result<bool, Lost> {
-        let is_there = |keeper: &Self, path: &Path| !matches!(keeper.guardian.tree.open(path, OFlags::PATH), Err(Errno::NOENT));
+        let is_there = |keeper: &Self, path: &Path| {
+            !matches!(keeper.guardian.tree.open(path, OFlags::PATH), Err(Errno::NOENT))
+        };
         let deadline = Instant::now() + GRACE;
-        let must: Vec<PathBuf> = self.guardian.items.iter().filter(|item| item.must).map(|item| item.host.clone()).collect();
+        let must: Vec<PathBuf> =
+            self.guardian.items.iter().filter(|item| item.must).map(|item| item.host.clone()).collect();
         let mut missing: Vec<PathBuf> = must.into_iter().filter(|path| !is_there(self, path)).collect();
         let any = !missing.is_empty();
         while !missing.is_empty() && Instant::now() < deadline {
@@ -210,7 +226,8 @@ impl Keeper<'_> {
         let Self { guardian, known, held, .. } = self;
         known.extend(new.into_iter().filter(|path| !guardian.items.iter().any(|item| item.host == *path)));
         known.retain(|path| guardian.tree.open(path, OFlags::PATH).is_ok());
-        let was_stub = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        let was_stub =
+            |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         let items = guardian.items.iter().map(|item| {
             // A stub that became something is shown as it is, and cannot be written.
             let how = match item.how {
@@ -240,7 +257,9 @@ impl Keeper<'_> {
                 Is::Covered | Is::Link => {}
             }
         }
-        let pause = self.pending.map_or(Duration::from_millis(100), |(_, pause)| (pause * 2).min(Duration::from_secs(5)));
+        let pause = self
+            .pending
+            .map_or(Duration::from_millis(100), |(_, pause)| (pause * 2).min(Duration::from_secs(5)));
         self.pending = is_pending.then(|| (Instant::now() + pause, pause));
         self.account(&covered, took);
         Ok(())
@@ -263,7 +282,13 @@ impl Keeper<'_> {
             }
         }
         for (path, how) in covered {
-            let links = self.guardian.tree.open(path, OFlags::PATH).ok().and_then(|there| identity(&there).ok()).map_or(1, |(.., links)| links);
+            let links = self
+                .guardian
+                .tree
+                .open(path, OFlags::PATH)
+                .ok()
+                .and_then(|there| identity(&there).ok())
+                .map_or(1, |(.., links)| links);
             let made = (path.as_os_str().as_bytes().to_vec(), What::Removed as u8);
             if self.told.contains_key(&made) && *how == How::Nothing {
                 continue;
@@ -279,11 +304,21 @@ impl Keeper<'_> {
         let bytes = path.to_owned().into_os_string().into_vec();
         let key = (bytes.clone(), what as u8);
         // Beyond the most, what is left is counted together.
-        let (key, bytes) = if self.told.len() < MOST_TOLD || self.told.contains_key(&key) { (key, bytes) } else {
+        let (key, bytes) = if self.told.len() < MOST_TOLD || self.told.contains_key(&key) {
+            (key, bytes)
+        } else {
             let root = self.guardian.worktree.as_os_str().as_bytes().to_vec();
             ((root.clone(), what as u8), root)
         };
-        let told = self.told.entry(key).or_insert_with(|| Told { path: bytes, what, times: 0, micros: 0, ended: 0, is_linked: false, error: None });
+        let told = self.told.entry(key).or_insert_with(|| Told {
+            path: bytes,
+            what,
+            times: 0,
+            micros: 0,
+            ended: 0,
+            is_linked: false,
+            error: None,
+        });
         told.times += 1;
         told.micros = told.micros.max(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         told

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use super::cover::{How, identity, reads};
-use super::tree::{Seen, Tree};
 use super::item;
+use super::tree::{Seen, Tree};
 use crate::plan::{Access, Mount, Source};
 use crate::profile::{Hidden, built_in};
 
@@ -40,7 +40,8 @@ fn a_walk_finds_hidden_names_and_leaves_out_what_is_installed_or_a_link() {
     for folder in ["a/b", "node_modules/x", ".git", "keys.pem"] {
         fs::create_dir_all(root.join(folder)).unwrap();
     }
-    for file in [".env", "a/b/.ENV", "a/x.pem", "node_modules/x/.env", ".git/.env", "keys.pem/.env", "a/env"] {
+    for file in [".env", "a/b/.ENV", "a/x.pem", "node_modules/x/.env", ".git/.env", "keys.pem/.env", "a/env"]
+    {
         fs::write(root.join(file), "").unwrap();
     }
     std::os::unix::fs::symlink(&root, root.join("a/loop")).unwrap();
@@ -69,7 +70,8 @@ fn what_comes_goes_and_moves_is_seen_where_it_is_now() {
 #[test]
 fn more_than_the_kernel_keeps_is_told() {
     let (_folder, root) = scene();
-    let most: usize = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
     let mut tree = Tree::new().unwrap();
     scanned(&mut tree, &root);
     for number in 0..most / 2 + 10 {

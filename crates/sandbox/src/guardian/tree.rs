@@ -53,6 +53,8 @@ pub(super) struct Tree {
     folders: HashMap<i32, PathBuf>,
     most: usize,
     is_partial: bool,
+    /// Empty directories of ours, which the first walk passes by.
+    pub(super) stubs: HashSet<PathBuf>,
 }
 
 fn wanted() -> WatchFlags {
@@ -66,12 +68,15 @@ fn wanted() -> WatchFlags {
 
 impl Tree {
     pub(super) fn new() -> io::Result<Self> {
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| match error {
-            Errno::MFILE => io::Error::other("no watch can be begun; raise `fs.inotify.max_user_instances`"),
-            other => other.into(),
-        })?;
+        let inotify =
+            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| match error {
+                Errno::MFILE => {
+                    io::Error::other("no watch can be begun; raise `fs.inotify.max_user_instances`")
+                }
+                other => other.into(),
+            })?;
         let (roots, folders, most, is_partial) = (Vec::new(), HashMap::new(), MOST_WATCHED, false);
-        Ok(Self { inotify, roots, folders, most, is_partial })
+        Ok(Self { inotify, roots, folders, most, is_partial, stubs: HashSet::new() })
     }
 
     /// Whether some of it is not watched.
@@ -157,7 +162,9 @@ impl Tree {
                 }
                 entries += 1;
                 if entries > MOST_ENTRIES {
-                    return Err(io::Error::other("too many files to look for hidden ones; use a profile that hides none"));
+                    return Err(io::Error::other(
+                        "too many files to look for hidden ones; use a profile that hides none",
+                    ));
                 }
                 let at = path.join(OsStr::from_bytes(name));
                 let kind = match entry.file_type() {
@@ -169,7 +176,10 @@ impl Tree {
                 }
                 if hidden.hides(name) {
                     found.push(at);
-                } else if kind == FileType::Directory && !INSTALLED.iter().any(|own| own.as_bytes() == name) {
+                } else if kind == FileType::Directory
+                    && !INSTALLED.iter().any(|own| own.as_bytes() == name)
+                    && !self.stubs.contains(&at)
+                {
                     folders.push(at);
                 }
             }

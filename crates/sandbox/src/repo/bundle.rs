@@ -59,7 +59,9 @@ pub(crate) fn read(from: impl BufRead) -> Result<Offer, BadBundle> {
         let Some(line) = line.strip_suffix(b"\n") else {
             return Err(if number == 1 { BadBundle::NoBundle } else { BadBundle::Short });
         };
-        let id = |bytes: &[u8]| Id::parse(bytes).filter(|id| *length.get_or_insert(id.as_str().len()) == id.as_str().len());
+        let id = |bytes: &[u8]| {
+            Id::parse(bytes).filter(|id| *length.get_or_insert(id.as_str().len()) == id.as_str().len())
+        };
         match (number, line) {
             (1, b"# v2 git bundle" | b"# v3 git bundle") => {}
             (1, _) => return Err(BadBundle::NoBundle),
@@ -75,7 +77,8 @@ pub(crate) fn read(from: impl BufRead) -> Result<Offer, BadBundle> {
                 let mut id = id;
                 let at = line.iter().position(|byte| *byte == b' ').ok_or(BadBundle::Line(number))?;
                 let (tip, name) = line.split_at_checked(at).ok_or(BadBundle::Line(number))?;
-                let (tip, name) = (id(tip).ok_or(BadBundle::Line(number))?, name.get(1..).unwrap_or_default());
+                let (tip, name) =
+                    (id(tip).ok_or(BadBundle::Line(number))?, name.get(1..).unwrap_or_default());
                 match name.strip_prefix(b"refs/heads/") {
                     Some(branch) if is_branch(branch) => {
                         offer.branches.push((String::from_utf8_lossy(branch).into_owned(), tip));
@@ -140,8 +143,7 @@ mod tests {
         for garbage in ["", "hello\n", "# v9 git bundle\n\n", "\0\0\0\0", "PACK"] {
             assert_eq!(of(garbage).unwrap_err(), "what came out is no bundle");
         }
-        assert!(read(io::repeat(b'x').take(1 << 30)
-            .chain(io::empty()).take(1 << 30).buffered()).is_err());
+        assert!(read(io::repeat(b'x').take(1 << 30).chain(io::empty()).take(1 << 30).buffered()).is_err());
     }
 
     /// Any reader, in pieces.

@@ -71,7 +71,9 @@ impl<'a> Reader<'a> {
         loop {
             match self.take() {
                 Some(']') if !name.is_empty() => break,
-                Some(c) if c.is_ascii_alphanumeric() || c == '-' || c == '.' => name.push(c.to_ascii_lowercase()),
+                Some(c) if c.is_ascii_alphanumeric() || c == '-' || c == '.' => {
+                    name.push(c.to_ascii_lowercase())
+                }
                 Some(' ' | '\t') if !name.is_empty() => {
                     sub = self.quoted()?;
                     break;
@@ -204,7 +206,9 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        for text in ["name = x\n", "[core\nbare=1\n", "[]\n", "[a]\nb=\"c\n", "[a]\n\\\n", "[a]\nb c\n", "[a \"b]\n"] {
+        for text in
+            ["name = x\n", "[core\nbare=1\n", "[]\n", "[a]\nb=\"c\n", "[a]\n\\\n", "[a]\nb c\n", "[a \"b]\n"]
+        {
             assert!(told(text).is_err(), "{text}");
         }
     }

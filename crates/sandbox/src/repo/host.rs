@@ -65,7 +65,9 @@ pub(crate) struct Said {
 
 /// Where the system's git is.
 pub(crate) fn program() -> Option<&'static str> {
-    let is_roots = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o002 == 0);
+    let is_roots = |path: &Path| {
+        std::fs::metadata(path).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o002 == 0)
+    };
     let is_safe = |path: &&str| {
         let path = Path::new(path);
         path.is_file() && is_roots(path) && path.parent().is_some_and(is_roots)
@@ -163,7 +165,10 @@ fn ends_in_time(child: &Child) -> io::Result<bool> {
             let _ = rustix::process::pidfd_send_signal(&ends, Signal::KILL);
             return Ok(false);
         }
-        let left = Timespec { tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+        let left = Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
+        };
         match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&left)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(true),

@@ -75,7 +75,12 @@ struct Asked {
     name: String,
 }
 
-pub(super) fn ingest(of: &Repository, run: &RunId, git: &Git, mut from: File) -> Result<Vec<Commit>, IngestError> {
+pub(super) fn ingest(
+    of: &Repository,
+    run: &RunId,
+    git: &Git,
+    mut from: File,
+) -> Result<Vec<Commit>, IngestError> {
     from.rewind()?;
     let offer = bundle::read(BufReader::new(&from))?;
     let offered = offered(&offer);
@@ -121,7 +126,8 @@ pub(super) fn ingest(of: &Repository, run: &RunId, git: &Git, mut from: File) ->
 /// Every branch, and the head where it is on none.
 fn offered(offer: &Offer) -> Vec<(String, Id)> {
     let mut offered = offer.branches.clone();
-    let detached = offer.head.as_ref().filter(|head| offered.iter().all(|(name, id)| id != *head && name != "HEAD"));
+    let detached =
+        offer.head.as_ref().filter(|head| offered.iter().all(|(name, id)| id != *head && name != "HEAD"));
     offered.extend(detached.map(|head| ("HEAD".to_owned(), head.clone())));
     offered
 }
@@ -130,7 +136,8 @@ fn offered(offer: &Offer) -> Vec<(String, Id)> {
 fn moving<'a>(of: &Repository, offer: &'a Offer) -> Option<(String, Option<Id>, &'a Id)> {
     match (&of.head, of.moves) {
         (Head::Branch(name, old), Moves::Yes) => {
-            let (_, new) = offer.branches.iter().find(|(branch, new)| branch == name && Some(new) != old.as_ref())?;
+            let (_, new) =
+                offer.branches.iter().find(|(branch, new)| branch == name && Some(new) != old.as_ref())?;
             Some((name.clone(), old.clone(), new))
         }
         (Head::Branch(..) | Head::Other, _) => None,
@@ -150,7 +157,9 @@ fn why_not(of: &Repository, branch: &str) -> String {
 fn why_stayed(of: &Repository, branch: &str, old: Option<&Id>, why: &str) -> String {
     let now = refs::head(&of.place.own, &of.place.common).ok();
     match now {
-        Some(Head::Branch(name, now)) if name == branch && now.as_ref() != old => "it moved on the host meanwhile".into(),
+        Some(Head::Branch(name, now)) if name == branch && now.as_ref() != old => {
+            "it moved on the host meanwhile".into()
+        }
         _ if why.contains("non-fast-forward") => "its history was rewritten".into(),
         _ => format!("git refused: {why}"),
     }
@@ -169,7 +178,8 @@ fn push(
     let mut input = exclusive(&path)?;
     std::fs::remove_file(&path)?;
     for (number, Asked { old, new, name }) in asked.iter().enumerate() {
-        let wishes = if number == 0 { format!("\0report-status object-format={format}") } else { String::new() };
+        let wishes =
+            if number == 0 { format!("\0report-status object-format={format}") } else { String::new() };
         let line = format!("{old} {} {name}{wishes}", new.as_str());
         write!(input, "{:04x}{line}", line.len() + 4)?;
     }
@@ -206,7 +216,10 @@ fn lines(mut bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     while let Some((length, rest)) = bytes.split_at_checked(4) {
         let length = std::str::from_utf8(length).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-        let Some((line, rest)) = length.and_then(|length| rest.split_at_checked(length.saturating_sub(4))) else { break };
+        let Some((line, rest)) = length.and_then(|length| rest.split_at_checked(length.saturating_sub(4)))
+        else {
+            break;
+        };
         if !line.is_empty() {
             lines.push(String::from_utf8_lossy(line).trim_end().to_owned());
         }

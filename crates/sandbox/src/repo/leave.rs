@@ -18,8 +18,8 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::host::{Git, exclusive, program, shown};
 use super::ingest::{Commit, IngestError, ingest};
 use super::{Repository, refs};
-use crate::permit::Permit;
 use crate::launch::Held;
+use crate::permit::Permit;
 use crate::plan::Identity;
 use crate::running::Ended;
 use crate::spec::identity_for;
@@ -100,15 +100,18 @@ impl Repository {
         let (err, err_inside) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let null: OwnedFd = File::open("/dev/null").map_err(failed)?.into();
         let identity = self.identity_of_layer(&spec)?;
-        let running = spec.plan_as(run.clone(), identity)?.launch(Permit::own_process(), Standard::of([null, out_inside, err_inside])).and_then(Held::go)?;
+        let running = spec
+            .plan_as(run.clone(), identity)?
+            .launch(Permit::own_process(), Standard::of([null, out_inside, err_inside]))
+            .and_then(Held::go)?;
         let mut told = Vec::new();
         let ended = drained(running, &out, &mut file, &err, &mut told).map_err(failed)?;
         match ended {
             Some(Ended::Code(0)) => Ok(Some(file)),
             Some(Ended::Code(_)) if String::from_utf8_lossy(&told).contains("empty bundle") => Ok(None),
-            Some(Ended::Code(_) | Ended::Signal(_) | Ended::NotExecuted(_) | Ended::Over(_) | Ended::Killed) => {
-                Err(TakeError::Bundle(shown(&told)))
-            }
+            Some(
+                Ended::Code(_) | Ended::Signal(_) | Ended::NotExecuted(_) | Ended::Over(_) | Ended::Killed,
+            ) => Err(TakeError::Bundle(shown(&told))),
             None => Err(TakeError::TooMuch),
         }
     }
@@ -127,7 +130,17 @@ impl Repository {
     fn command(&self) -> Result<Vec<OsString>, TakeError> {
         let mut command: Vec<OsString> = vec![program().ok_or(TakeError::NoGit)?.into(), "-C".into()];
         command.push(self.worktree.clone().into());
-        let words = ["-c", "core.fsmonitor=false", "bundle", "create", "-q", "-", "--ignore-missing", "HEAD", "--branches"];
+        let words = [
+            "-c",
+            "core.fsmonitor=false",
+            "bundle",
+            "create",
+            "-q",
+            "-",
+            "--ignore-missing",
+            "HEAD",
+            "--branches",
+        ];
         command.extend(words.map(OsString::from));
         let known = refs::values(&self.place.common);
         if !known.is_empty() {
@@ -147,7 +160,9 @@ fn drained(
     told: &mut impl Write,
 ) -> io::Result<Option<Ended>> {
     let until = Instant::now() + PATIENCE;
-    let Some(pid) = Pid::from_raw(running.pid()) else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
+    let Some(pid) = Pid::from_raw(running.pid()) else {
+        return Err(io::Error::from_raw_os_error(libc::ESRCH));
+    };
     let ends = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
     let (mut left, mut left_told) = (MOST_BYTES, MOST_TOLD);
     let mut is_too_much = false;
@@ -162,13 +177,17 @@ fn drained(
             tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: patience.subsec_nanos().into(),
         };
-        let mut polled =
-            [PollFd::new(out, PollFlags::IN), PollFd::new(err, PollFlags::IN), PollFd::new(&ends, PollFlags::IN)];
+        let mut polled = [
+            PollFd::new(out, PollFlags::IN),
+            PollFd::new(err, PollFlags::IN),
+            PollFd::new(&ends, PollFlags::IN),
+        ];
         match poll(&mut polled, Some(&wanted)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready = |number: usize| polled.get(number).is_some_and(|polled| polled.revents().contains(PollFlags::IN));
+        let ready =
+            |number: usize| polled.get(number).is_some_and(|polled| polled.revents().contains(PollFlags::IN));
         let (has_out, has_err, has_ended) = (ready(0), ready(1), ready(2));
         if has_out {
             carry(out, to, &mut left)?;

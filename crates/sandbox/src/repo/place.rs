@@ -14,7 +14,9 @@ use super::refs::small;
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// A link cannot be covered by a mount, so it could be replaced.
-    #[error("`{0}` is a link, which cannot be kept as it is; put the directory there, or use `git worktree add`")]
+    #[error(
+        "`{0}` is a link, which cannot be kept as it is; put the directory there, or use `git worktree add`"
+    )]
     Link(PathBuf),
     /// Not what git writes.
     #[error("`{0}` does not say `gitdir: <path>`; `git worktree repair` in the main worktree may help")]
@@ -64,7 +66,8 @@ impl Place {
             return Err(Unusable::Link(git));
         }
         let pointer = small(&git).map_err(failed(&git))?.ok_or_else(|| Unusable::Pointer(git.clone()))?;
-        let named = pointer.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii).filter(|named| !named.is_empty());
+        let named =
+            pointer.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii).filter(|named| !named.is_empty());
         let named = named.map(path).ok_or_else(|| Unusable::Pointer(git.clone()))?;
         let none = |_| Unusable::NoRepository(git.clone(), named.clone());
         let own = worktree.join(&named).canonicalize().map_err(none)?;
@@ -92,10 +95,14 @@ fn names_back(own: &Path, common: &Path, worktree: &Path) -> io::Result<bool> {
         let Some(back) = small(&own.join("gitdir"))? else { return Ok(false) };
         let back = own.join(path(back.trim_ascii()));
         let parent = back.parent().and_then(|parent| parent.canonicalize().ok());
-        return Ok(listed && back.file_name().is_some_and(|name| name == ".git") && parent.as_deref() == Some(worktree));
+        return Ok(listed
+            && back.file_name().is_some_and(|name| name == ".git")
+            && parent.as_deref() == Some(worktree));
     }
-    let settings = small(&own.join("config"))?.and_then(|bytes| config::parse(&bytes).ok()).unwrap_or_default();
-    let back = config::last(&settings, "core", "worktree").and_then(|back| own.join(back).canonicalize().ok());
+    let settings =
+        small(&own.join("config"))?.and_then(|bytes| config::parse(&bytes).ok()).unwrap_or_default();
+    let back =
+        config::last(&settings, "core", "worktree").and_then(|back| own.join(back).canonicalize().ok());
     Ok(back.as_deref() == Some(worktree))
 }
 

@@ -58,7 +58,10 @@ pub(crate) fn head(own: &Path, common: &Path) -> io::Result<Head> {
         return asked(own);
     }
     let Some(bytes) = small(&own.join("HEAD"))? else { return Ok(Head::Other) };
-    let name = bytes.strip_prefix(b"ref:").map(<[u8]>::trim_ascii).and_then(|name| name.strip_prefix(b"refs/heads/"));
+    let name = bytes
+        .strip_prefix(b"ref:")
+        .map(<[u8]>::trim_ascii)
+        .and_then(|name| name.strip_prefix(b"refs/heads/"));
     let Some(name) = name.filter(|name| is_branch(name)) else { return Ok(Head::Other) };
     let name = String::from_utf8_lossy(name).into_owned();
     let full = format!("refs/heads/{name}");
@@ -86,8 +89,11 @@ fn asked(own: &Path) -> io::Result<Head> {
 pub(crate) fn values(common: &Path) -> Vec<Id> {
     let mut found = Vec::new();
     if common.join("reftable").is_dir() {
-        let lines = Git::find(common).and_then(|git| git.line(common, &["for-each-ref", "--format=%(objectname)"]).ok());
-        found.extend(lines.flatten().unwrap_or_default().lines().filter_map(|line| Id::parse(line.as_bytes())));
+        let lines = Git::find(common)
+            .and_then(|git| git.line(common, &["for-each-ref", "--format=%(objectname)"]).ok());
+        found.extend(
+            lines.flatten().unwrap_or_default().lines().filter_map(|line| Id::parse(line.as_bytes())),
+        );
     } else {
         let mut folders = vec![common.join("refs")];
         while let Some(folder) = folders.pop() {
@@ -96,7 +102,12 @@ pub(crate) fn values(common: &Path) -> Vec<Id> {
                 match entry.file_type() {
                     Ok(kind) if kind.is_dir() => folders.push(entry.path()),
                     Ok(kind) if kind.is_file() => {
-                        found.extend(small(&entry.path()).ok().flatten().and_then(|bytes| Id::parse(bytes.trim_ascii())));
+                        found.extend(
+                            small(&entry.path())
+                                .ok()
+                                .flatten()
+                                .and_then(|bytes| Id::parse(bytes.trim_ascii())),
+                        );
                     }
                     _ => {}
                 }
@@ -143,7 +154,9 @@ pub(crate) fn small(path: &Path) -> io::Result<Option<Vec<u8>>> {
     use std::os::unix::fs::OpenOptionsExt;
     let file = match std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => file,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let found = file.metadata()?;
@@ -168,8 +181,23 @@ mod tests {
             assert!(is_branch(good.as_bytes()), "{good}");
         }
         let bad: [&[u8]; 17] = [
-            b"", b"../x", b"a/../b", b"a..b", b".a", b"a/.b", b"a.lock", b"a/", b"/a", b"a//b", b"-x", b"a b", b"a\nb",
-            b"a\x1b[2J", b"a\0b", b"a~1", b"\xff",
+            b"",
+            b"../x",
+            b"a/../b",
+            b"a..b",
+            b".a",
+            b"a/.b",
+            b"a.lock",
+            b"a/",
+            b"/a",
+            b"a//b",
+            b"-x",
+            b"a b",
+            b"a\nb",
+            b"a\x1b[2J",
+            b"a\0b",
+            b"a~1",
+            b"\xff",
         ];
         for bad in bad {
             assert!(!is_branch(bad), "{bad:?}");

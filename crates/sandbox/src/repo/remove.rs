@@ -16,10 +16,11 @@ const MOST_ROUNDS: usize = 100_000;
 /// Removes it; what is not there is removed.
 pub(crate) fn tree(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let parent = match rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
-        Err(Errno::NOENT) => return Ok(()),
-        other => other?,
-    };
+    let parent =
+        match rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other?,
+        };
     let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name))?;
     entry_of(parent.as_fd(), &name)
 }
@@ -36,7 +37,12 @@ pub(crate) fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Res
 }
 
 /// Removes one entry; whether all of it is gone.
-fn entry(folder: BorrowedFd<'_>, name: &std::ffi::CStr, top: Option<BorrowedFd<'_>>, depth: usize) -> io::Result<bool> {
+fn entry(
+    folder: BorrowedFd<'_>,
+    name: &std::ffi::CStr,
+    top: Option<BorrowedFd<'_>>,
+    depth: usize,
+) -> io::Result<bool> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => return Ok(true),
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -46,7 +52,13 @@ fn entry(folder: BorrowedFd<'_>, name: &std::ffi::CStr, top: Option<BorrowedFd<'
         let mut number = 0u32;
         loop {
             let up = format!("deep-{number}");
-            match rustix::fs::renameat_with(folder, name, top, up.as_str(), rustix::fs::RenameFlags::NOREPLACE) {
+            match rustix::fs::renameat_with(
+                folder,
+                name,
+                top,
+                up.as_str(),
+                rustix::fs::RenameFlags::NOREPLACE,
+            ) {
                 Err(Errno::EXIST) => number += 1,
                 other => return Ok(other.map(|()| false)?),
             }
@@ -71,7 +83,8 @@ fn entry(folder: BorrowedFd<'_>, name: &std::ffi::CStr, top: Option<BorrowedFd<'
 /// A directory, made readable first if need be.
 fn opened(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let place = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let place =
+        rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = rustix::fs::fstat(&place)?;
     if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
         return Err(Errno::NOTDIR.into());

@@ -68,7 +68,11 @@ impl Waiting {
                 drop((far, tasks));
                 let tree = Tree::new(pid, pidfd)?;
                 if identity.owns.is_some() {
-                    map(tree.pid, (identity.user, identity.host_user), (identity.group, identity.host_group))?;
+                    map(
+                        tree.pid,
+                        (identity.user, identity.host_user),
+                        (identity.group, identity.host_group),
+                    )?;
                     near.owners_are_known()?;
                 }
                 Ok(Self { tree, line: near, groups, identity })
@@ -138,7 +142,8 @@ fn wait(
     init: BorrowedFd<'_>,
     tasks: &[OwnedFd],
 ) -> Result<std::convert::Infallible, Broken> {
-    let strange = |what: &str| Broken { step: inside::Step::Init, what: what.to_owned(), error: libc::EBADMSG };
+    let strange =
+        |what: &str| Broken { step: inside::Step::Init, what: what.to_owned(), error: libc::EBADMSG };
     let root = inside::begin(identity, line, tasks, &files::base())?;
     line.base_is_made().map_err(|_| strange("launcher"))?;
     let (handover, fds) = message::receive::<Handover>(line.as_fd()).map_err(|_| strange("launcher"))?;

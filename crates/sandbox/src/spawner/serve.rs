@@ -65,7 +65,8 @@ enum NotMade {
 pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     let init = sealed_init()?;
-    let mut server = Server { options, init, pool: Vec::new(), made: 0, runs: BTreeMap::new(), owner: (0, 0) };
+    let mut server =
+        Server { options, init, pool: Vec::new(), made: 0, runs: BTreeMap::new(), owner: (0, 0) };
     loop {
         let has_room = server.pool.len() < server.options.pool;
         for on in server.ready(line.as_fd(), has_room)? {
@@ -146,9 +147,8 @@ impl Server {
     }
 
     fn told(&mut self, verb: Option<Verb>, fds: Vec<OwnedFd>) -> Option<Answer> {
-        let unknown = |run: RunId| {
-            Some(Answer::Refused { why: format!("there is no run `{run}`"), run: Some(run) })
-        };
+        let unknown =
+            |run: RunId| Some(Answer::Refused { why: format!("there is no run `{run}`"), run: Some(run) });
         match verb {
             None => Some(Answer::Refused { run: None, why: "that is no order".into() }),
             Some(Verb::Launch(order)) => {
@@ -173,7 +173,8 @@ impl Server {
                     Some(Ok(())) => None,
                     Some(Err(error)) => Some(Answer::Refused { run: Some(run), why: error.to_string() }),
                     None => {
-                        let why = "there is no control group to freeze it by; `palisade doctor` says why".into();
+                        let why =
+                            "there is no control group to freeze it by; `palisade doctor` says why".into();
                         Some(Answer::Refused { run: Some(run), why })
                     }
                 },

@@ -38,7 +38,13 @@ impl Ruleset {
     pub(crate) fn new(version: u32, handled: u64, scopes: u64) -> io::Result<Self> {
         let attr = RulesetAttr { handled_fs: handled, handled_net: 0, scoped: scopes };
         // Older kernels know fewer fields and refuse longer structures.
-        let size = if version >= 6 { 24 } else if version >= 4 { 16 } else { 8 };
+        let size = if version >= 6 {
+            24
+        } else if version >= 4 {
+            16
+        } else {
+            8
+        };
         // SAFETY: `size` is at most the size of `attr`, which outlives the call.
         owned(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size, 0) }).map(Self)
     }
@@ -48,13 +54,7 @@ impl Ruleset {
         let attr = PathAttr { allowed: rights, parent: place.as_raw_fd() };
         // SAFETY: the structure is the one that belongs to this kind of rule and outlives the call.
         checked(unsafe {
-            libc::syscall(
-                libc::SYS_landlock_add_rule,
-                self.0.as_raw_fd(),
-                PATH_BENEATH,
-                &raw const attr,
-                0,
-            )
+            libc::syscall(libc::SYS_landlock_add_rule, self.0.as_raw_fd(), PATH_BENEATH, &raw const attr, 0)
         })?;
         Ok(())
     }

@@ -10,8 +10,8 @@ pub(crate) mod landlock;
 pub(crate) mod net;
 pub(crate) mod probe;
 pub(crate) mod process;
-pub(crate) mod watch;
 pub(crate) mod trace;
+pub(crate) mod watch;
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -8,9 +8,8 @@ use super::{checked, owned};
 /// Brings `lo` up, so that programs inside can talk to each other.
 pub(crate) fn raise_loopback() -> io::Result<()> {
     // SAFETY: no pointers.
-    let socket = owned(
-        unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into(),
-    )?;
+    let socket =
+        owned(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into())?;
     // SAFETY: all zero is a valid request; it is filled with the name and the flags below.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {

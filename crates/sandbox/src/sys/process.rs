@@ -23,9 +23,8 @@ pub(crate) enum Side {
 /// The caller has one thread, so that the child may do everything the parent may.
 pub(crate) fn fork(namespaces: u64, group: Option<BorrowedFd<'_>>) -> io::Result<Side> {
     let mut pidfd: i32 = -1;
-    let flags = namespaces
-        | libc::CLONE_PIDFD.unsigned_abs() as u64
-        | if group.is_some() { INTO_GROUP } else { 0 };
+    let flags =
+        namespaces | libc::CLONE_PIDFD.unsigned_abs() as u64 | if group.is_some() { INTO_GROUP } else { 0 };
     let arguments = libc::clone_args {
         flags,
         pidfd: &raw mut pidfd as u64,
@@ -57,7 +56,11 @@ fn vector(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 /// Becomes the program in this descriptor; comes back only with an error.
-pub(crate) fn become_program(program: BorrowedFd<'_>, arguments: &[CString], environment: &[CString]) -> io::Error {
+pub(crate) fn become_program(
+    program: BorrowedFd<'_>,
+    arguments: &[CString],
+    environment: &[CString],
+) -> io::Error {
     let (arguments, environment) = (vector(arguments), vector(environment));
     // SAFETY: both vectors end with a null and point to C strings that outlive the call; the path is empty.
     unsafe {

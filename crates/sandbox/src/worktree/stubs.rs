@@ -114,7 +114,8 @@ pub fn sweep(state: &Path) -> Vec<PathBuf> {
     for book in fs::read_dir(state.join("stubs")).into_iter().flatten().flatten() {
         let book = book.path();
         let Ok(_open) = lock(&book) else { continue };
-        let before: Vec<PathBuf> = pages(&book).into_iter().flatten().flat_map(|page| read(&page).unwrap_or_default()).collect();
+        let before: Vec<PathBuf> =
+            pages(&book).into_iter().flatten().flat_map(|page| read(&page).unwrap_or_default()).collect();
         if clean(&book, None).is_ok() {
             removed.extend(before.into_iter().filter(|path| path.symlink_metadata().is_err()));
         }
@@ -135,7 +136,9 @@ fn lock(book: &Path) -> io::Result<Open> {
         rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
         // Whoever had it before may have removed it.
         let own = rustix::fs::fstat(&folder)?;
-        if fs::symlink_metadata(book).is_ok_and(|there| (there.dev(), there.ino()) == (own.st_dev, own.st_ino)) {
+        if fs::symlink_metadata(book)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (own.st_dev, own.st_ino))
+        {
             return Ok(Open(folder));
         }
     }
@@ -171,7 +174,10 @@ fn clean(book: &Path, own: Option<&Path>) -> io::Result<BTreeSet<PathBuf>> {
 fn read(page: &Path) -> io::Result<Vec<PathBuf>> {
     let bytes = fs::read(page)?;
     // What follows the last zero was never finished.
-    let ended = bytes.iter().rposition(|byte| *byte == 0).map_or(&[][..], |last| bytes.get(..last).unwrap_or_default());
+    let ended = bytes
+        .iter()
+        .rposition(|byte| *byte == 0)
+        .map_or(&[][..], |last| bytes.get(..last).unwrap_or_default());
     let lines = ended.split(|byte| *byte == 0).filter(|line| !line.is_empty());
     let mut found: Vec<PathBuf> = Vec::new();
     for path in lines.map(|line| PathBuf::from(OsStr::from_bytes(line))) {
@@ -189,8 +195,11 @@ fn remove(paths: &[PathBuf], kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| !kept.contains(*path)).collect();
     paths.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     for path in paths {
-        let removed = parts(path).and_then(|(above, name)| Ok(rustix::fs::unlinkat(&above, name, AtFlags::REMOVEDIR)?));
-        if removed.is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOTEMPTY | Errno::EXIST))) {
+        let removed =
+            parts(path).and_then(|(above, name)| Ok(rustix::fs::unlinkat(&above, name, AtFlags::REMOVEDIR)?));
+        if removed
+            .is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOTEMPTY | Errno::EXIST)))
+        {
             filled.push(path.clone());
         }
     }
@@ -228,9 +237,12 @@ mod tests {
         stubs.make(&plain).unwrap();
         stubs.make(&filled).unwrap();
         fs::write(filled.join("x"), "").unwrap();
-        assert_eq!(stubs.end().unwrap().filled, [filled.clone()]);
+        assert_eq!(stubs.end().unwrap().filled, std::slice::from_ref(&filled));
         assert!(!plain.exists() && filled.join("x").exists());
-        assert!(!state.join("stubs").read_dir().unwrap().any(|_| true), "the book is gone with its last page");
+        assert!(
+            !state.join("stubs").read_dir().unwrap().any(|_| true),
+            "the book is gone with its last page"
+        );
     }
 
     #[test]
@@ -242,7 +254,7 @@ mod tests {
         let mut second = begun(&state, &worktree, "two");
         assert!(second.is_shared(&at));
         second.note(&at).unwrap();
-        assert_eq!(first.end().unwrap().shared, [at.clone()]);
+        assert_eq!(first.end().unwrap().shared, std::slice::from_ref(&at));
         assert!(at.exists());
         assert!(second.end().unwrap().shared.is_empty());
         assert!(!at.exists());

@@ -29,7 +29,9 @@ pub(super) fn diff(kept: &Kept, changes: &[Change], rules: &Profile, stat: bool)
     let mut text = String::new();
     let moved: HashSet<&Path> = changes.iter().filter_map(old_name).collect();
     // What only has another name now is told once.
-    for change in changes.iter().filter(|change| change.after.is_some() || !moved.contains(change.path.as_path())) {
+    for change in
+        changes.iter().filter(|change| change.after.is_some() || !moved.contains(change.path.as_path()))
+    {
         heading(change, rules, &mut text);
         if !stat && text.len() < MOST_TEXT {
             contents(kept, change, &mut text);
@@ -122,7 +124,8 @@ fn contents(kept: &Kept, change: &Change, text: &mut String) {
     let is = |face: Option<Face>, what: What| face.is_some_and(|face| face.what == what);
     let (before, after) = (change.before, change.after);
     if is(after, What::Link) || is(before, What::Link) {
-        let target = |link: io::Result<std::path::PathBuf>| link.map_or_else(|_| String::new(), |to| escaped(&to));
+        let target =
+            |link: io::Result<std::path::PathBuf>| link.map_or_else(|_| String::new(), |to| escaped(&to));
         if is(before, What::Link) {
             let _ = writeln!(text, "-link to {}", target(kept.old_link(&change.path)));
         }
@@ -178,7 +181,8 @@ fn safe(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let turns =
+                matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
             match c {
                 '\n' | '\t' => text.push(c),
                 '\r' => text.push_str("\\r"),

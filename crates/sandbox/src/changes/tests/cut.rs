@@ -95,7 +95,10 @@ fn discarding_rolls_back_first_and_keeps_what_can_be_undone() {
     scene.apply().unwrap();
     scene.take().discard().unwrap();
     scene.undo().unwrap();
-    assert_eq!(shape(&scene.worktree), { let other = Scene::new(lower); shape(&other.worktree) });
+    assert_eq!(shape(&scene.worktree), {
+        let other = Scene::new(lower);
+        shape(&other.worktree)
+    });
 }
 
 #[test]
@@ -109,7 +112,8 @@ fn an_undo_does_not_lose_what_was_written_since() {
     scene.take().undo(Undo { force: true }).unwrap();
     assert_eq!(std::fs::read_to_string(scene.worktree.join("changed")).unwrap(), "old");
     let kept = folder(&scene.state, &scene.run).join("applies/1/after");
-    let texts: Vec<_> = snapshot(&kept).into_values().filter(|line| line.contains("I worked on it")).collect();
+    let texts: Vec<_> =
+        snapshot(&kept).into_values().filter(|line| line.contains("I worked on it")).collect();
     assert_eq!(texts.len(), 1);
 }
 

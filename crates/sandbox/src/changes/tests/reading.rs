@@ -103,7 +103,9 @@ fn adv_f10_set_id_bits_and_overlay_attributes_are_dropped_and_told() {
     for (name, expected) in [("tool", 0o755), ("there", 0o644)] {
         assert_eq!(std::fs::metadata(scene.worktree.join(name)).unwrap().mode() & 0o7777, expected);
     }
-    assert!(rustix::fs::getxattr(scene.worktree.join("tool"), "user.overlay.opaque", &mut [0u8; 8][..]).is_err());
+    assert!(
+        rustix::fs::getxattr(scene.worktree.join("tool"), "user.overlay.opaque", &mut [0u8; 8][..]).is_err()
+    );
 }
 
 #[test]
@@ -158,7 +160,9 @@ fn hard_links_stay_one_file() {
 
 #[test]
 fn names_survive_being_written_down() {
-    for bytes in [&b"plain"[..], b"-rf", b"a\nb", b"\x1b[2J", b"\xff\xfe", b"back\\slash", "\u{202e}x".as_bytes()] {
+    for bytes in
+        [&b"plain"[..], b"-rf", b"a\nb", b"\x1b[2J", b"\xff\xfe", b"back\\slash", "\u{202e}x".as_bytes()]
+    {
         let path = Path::new(std::ffi::OsStr::from_bytes(bytes));
         let text = escaped(path);
         assert!(text.chars().all(|c| !c.is_control()), "{text:?}");

@@ -1,0 +1,158 @@
+//! What can be typed about sandboxes: what a run is given, and what is asked about one.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// `run` alone, as it is typed most often.
+#[derive(Debug, Parser)]
+#[command(name = "palisade run", disable_help_flag = true)]
+pub(crate) struct RunOnly {
+    #[arg(long, env = "PALISADE_CONFIG", hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) args: RunArgs,
+}
+
+impl RunOnly {
+    /// What was typed, if it is `run` and nothing else; whatever is strange is for the whole parser to explain.
+    pub(crate) fn parse_quickly() -> Option<Self> {
+        let mut words = std::env::args_os();
+        let name = words.next()?;
+        (words.next()? == "run").then_some(())?;
+        Self::try_parse_from(std::iter::once(name).chain(words)).ok()
+    }
+}
+
+/// A command, and what it is given.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunArgs {
+    /// The shape of the sandbox: `dev`, `strict`, `read-only`, or one of your own
+    #[arg(long, default_value = "dev", value_name = "NAME")]
+    pub(crate) profile: String,
+    /// Also show this path, read-only
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ro: Vec<String>,
+    /// Also give this path, writable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rw: Vec<String>,
+    /// Pass this variable, or set it
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub(crate) env: Vec<String>,
+    /// Show files of this name that the profile hides, such as `.env`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) show: Vec<String>,
+    /// Limits, such as `memory=2g,pids=512`
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    pub(crate) limit: Vec<String>,
+    /// Keep every change in a layer of its own
+    #[arg(long)]
+    pub(crate) overlay: bool,
+    /// Go on without this layer; the run is weaker, and every report of it says so
+    #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
+    pub(crate) allow_degraded: Vec<Degradable>,
+    /// Afterwards, say what was refused, by which rule, and what would allow it
+    ///
+    /// The command is traced for it: it is slower, and debuggers such as strace and gdb do not work in it.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// The command and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A layer that a person can go without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Degradable {
+    Landlock,
+    Seccomp,
+}
+
+/// What is to be looked at.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Also attack a sandbox of this machine, and show every attack
+    #[arg(long)]
+    pub(crate) self_test: bool,
+    /// The shape of the sandbox that is attacked
+    #[arg(long, default_value = "dev", value_name = "NAME", requires = "self_test")]
+    pub(crate) profile: String,
+}
+
+/// Which sandbox a shell is opened in.
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    /// The shape of the sandbox
+    #[arg(long, default_value = "dev", value_name = "NAME")]
+    pub(crate) profile: String,
+    /// Keep every change in a layer of its own
+    #[arg(long)]
+    pub(crate) overlay: bool,
+    /// Join this run, or the only one there is
+    #[arg(long, value_name = "RUN", num_args = 0..=1, default_missing_value = "", conflicts_with_all = ["profile", "overlay"])]
+    pub(crate) join: Option<String>,
+}
+
+impl ShellArgs {
+    /// The same for `run`, without a command.
+    pub(crate) fn run_args(self) -> RunArgs {
+        RunArgs { profile: self.profile, overlay: self.overlay, ..RunArgs::default() }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReceiptCommand {
+    /// Show what was measured, and how it is known
+    Show {
+        #[command(flatten)]
+        of: ReceiptOf,
+    },
+    /// Check the signature, the entry of the ledger that names it, and the ledger
+    Verify {
+        #[command(flatten)]
+        of: ReceiptOf,
+    },
+    /// Print the public key that signs the receipts made here
+    Key,
+}
+
+/// Which receipt.
+#[derive(Debug, Args)]
+pub(crate) struct ReceiptOf {
+    /// The run (run_…); the last one if none is named
+    pub(crate) run: Option<String>,
+    /// A receipt in a file of its own
+    #[arg(long, value_name = "FILE", conflicts_with = "run")]
+    pub(crate) file: Option<PathBuf>,
+    /// The key of whoever ran it, when that was somebody else
+    #[arg(long, value_name = "HEX")]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProfileCommand {
+    /// Every profile there is
+    List,
+    /// A profile as it holds here, with what this project narrows
+    Show {
+        /// Which
+        #[arg(default_value = "dev")]
+        name: String,
+    },
+    /// Every key that a profile can have
+    Keys,
+    /// Check a profile in a file
+    Check {
+        /// Which
+        file: PathBuf,
+    },
+    /// Give this project what its `.palisade/profile.toml` asks for, as it is now
+    Consent {
+        /// Take it back
+        #[arg(long)]
+        withdraw: bool,
+    },
+}

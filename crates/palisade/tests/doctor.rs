@@ -287,7 +287,10 @@ fn sbx_12_a_shape_is_attacked_once_and_says_nothing() {
 #[test]
 fn sbx_12_a_shape_that_does_not_hold_never_runs_a_command() {
     let place = Place::new();
-    let output = place.palisade(&["run", "--rw", "/etc", "--", "touch", "it-ran"]);
+    // With another configuration than the one in `/etc`, which is never given.
+    let config = place.path("own/config.toml");
+    let config = config.to_str().unwrap();
+    let output = place.palisade(&["--config", config, "run", "--rw", "/etc", "--", "touch", "it-ran"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("`see-host-places`") && said.contains("got through"), "{said}");

@@ -98,6 +98,8 @@ fn attacked(home: &Home, profile: &str) -> Result<(Value, String, usize), Failur
     caller.worktree = folder.made("work")?;
     caller.private_home = folder.made("home")?;
     caller.directory = caller.worktree.clone();
+    // The trial's own worktree is below the state, and nothing of ours is in it.
+    caller.kept.clear();
     caller.run_folder = folder.0.join("run");
     let args = RunArgs { profile: profile.to_owned(), ..RunArgs::default() };
     let profile = resolved(home, &caller, &args)?.profile;

@@ -53,7 +53,14 @@ impl Scene {
     }
 
     fn take(&self) -> Kept {
-        Kept::take(&self.state, &self.run).unwrap()
+        // Other tests of this process fork, and what they fork has the lock for a moment too.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        loop {
+            match Kept::take(&self.state, &self.run) {
+                Err(RunError::Busy(_)) if std::time::Instant::now() < deadline => std::thread::yield_now(),
+                other => return other.unwrap(),
+            }
+        }
     }
 
     fn apply(&self) -> Result<Applied, ApplyError> {

@@ -62,7 +62,7 @@ pub(crate) static ATTACKS: &[Attack] = &[
     // Files
     against(Part::Landlock, "read-without-a-rule", |_| open(CANARY, OFlags::RDONLY)),
     against(Part::ReadOnly, "write-what-is-to-be-read", |outside| read_only(&outside.read_only)),
-    attack("write-system-mount", |_| read_only(&["/usr"])),
+    against(Part::ReadOnly, "write-system-mount", |_| read_only(&["/usr"])),
     attack("write-root-mount", |_| read_only(&["/", "/etc", "/run"])),
     attack("write-system", |_| make("/usr/palisade-probe")),
     attack("write-root", |_| make("/palisade-probe")),

@@ -145,6 +145,7 @@ pub(super) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(text)) => text,
         Ok(serde_json::Value::Null) | Err(_) => "nothing".to_owned(),
-        Ok(value) => value.to_string(),
+        // As it is declared, whatever order a map would have.
+        Ok(_) => serde_json::to_string(value).unwrap_or_default(),
     }
 }

@@ -21,7 +21,15 @@ fn adv_f03_a_directory_that_is_swapped_for_a_link_leads_nowhere() {
     file(&scene.upper().join("d/new"), "from the layer");
     whiteout(&scene.upper().join("d/gone"));
     let (stop, worktree) = (AtomicBool::new(false), scene.worktree.clone());
+    // Set also when the other side fails, or the scope would wait for ever.
+    struct Stops<'a>(&'a AtomicBool);
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     std::thread::scope(|scope| {
+        let stops = Stops(&stop);
         scope.spawn(|| {
             let (one, other) = (worktree.join("d"), worktree.join("trap"));
             while !stop.load(Ordering::Relaxed) {
@@ -38,7 +46,7 @@ fn adv_f03_a_directory_that_is_swapped_for_a_link_leads_nowhere() {
             }
             let _ = kept.undo(Undo { force: true });
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(stops);
         assert!(refused > 0, "the swap never met an apply ({done} were done)");
     });
     assert_eq!(snapshot(outside.path()), before);

@@ -106,8 +106,8 @@ fn sbx_09_all_differences_are_named_at_once_in_plain_words() {
             "`host_uid`: planned `100000`, found `0`",
             "`namespaces.pid`: planned `other than 3`, found `3`",
             "`seccomp.filters`: planned `2`, found `1`",
-            r#"`limits.pids`: planned `{"by":"enforced","value":4096}`, found `{"by":"enforced","value":5000}`"#,
-            r#"`limits.io`: planned `nothing`, found `{"by":"enforced","value":1}`"#,
+            r#"`limits.pids`: planned `{"value":4096,"by":"enforced"}`, found `{"value":5000,"by":"enforced"}`"#,
+            r#"`limits.io`: planned `nothing`, found `{"value":1,"by":"enforced"}`"#,
         ]
     );
 }

@@ -77,6 +77,8 @@ pub struct Running {
     /// Bytes that the sandbox's terminal, or its standard input, has not taken yet.
     pending: Vec<u8>,
     input_ended: bool,
+    /// Process 1 has nothing more to say; its end is told by its descriptor.
+    line_ended: bool,
     /// Where others ask.
     control: Option<Control>,
     plan: Plan,
@@ -161,6 +163,7 @@ impl Held {
             signals,
             pending: Vec::new(),
             input_ended: false,
+            line_ended: false,
             control: None,
             watch,
             plan,
@@ -247,7 +250,9 @@ impl Running {
         let mut what: Vec<(On, BorrowedFd<'_>, PollFlags)> =
             vec![(On::Signals, self.signals.as_fd(), PollFlags::IN)];
         if alive {
-            what.push((On::Line, self.line.as_fd(), PollFlags::IN));
+            if !self.line_ended {
+                what.push((On::Line, self.line.as_fd(), PollFlags::IN));
+            }
             what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
             if let Some(control) = &self.control {
                 what.push((On::Control, control.as_fd(), PollFlags::IN));
@@ -341,6 +346,7 @@ impl Running {
             Word::Stopped => self.suspended(),
             // The end itself is told by the process descriptor.
             Word::Gone => {
+                self.line_ended = true;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
             Word::Ready | Word::Terminal(_) | Word::Broken(_) | Word::Base => {

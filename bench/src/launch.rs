@@ -45,9 +45,10 @@ impl Way {
 }
 
 /// The figures.
-pub(crate) fn rows(palisade: &Path, disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
-    let place = tempfile::tempdir_in(disk)?;
-    let place = place.path().canonicalize()?;
+pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
+    // Outside of this repository: inside it, the repository itself would be what the sandbox is given.
+    let temporary = tempfile::tempdir()?;
+    let place = temporary.path().canonicalize()?;
     std::fs::create_dir(place.join("work"))?;
     std::fs::create_dir(place.join("home"))?;
     let mut notes = Vec::new();

@@ -98,9 +98,10 @@ fn main() -> anyhow::Result<ExitCode> {
 fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<String>)> {
     let wanted = |item| arguments.only.is_empty() || arguments.only.contains(&item);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
-    if wanted(Item::Launch) {
+    // Only when it is named: its warm part does not work yet.
+    if arguments.only.contains(&Item::Launch) {
         eprintln!("launch ...");
-        let (more, said) = launch::rows(&arguments.palisade, &arguments.disk)?;
+        let (more, said) = launch::rows(&arguments.palisade)?;
         rows.extend(more);
         notes.extend(said);
     }

@@ -130,7 +130,7 @@ fn idn_15_chosen_actions_need_a_code_of_their_own() {
     let refused = owner.client.delete_worktree(&first).unwrap_err();
     assert_eq!(refused.code(), Some(Code::TotpRequired), "{refused}");
     assert!(refused.to_string().contains("totp-on"), "it says what to do: {refused}");
-    assert_eq!(host.ledger_head() - head, 1, "one refusal");
+    assert_eq!(host.written_since(head), 1, "one refusal");
     owner.client.worktree(&first).unwrap();
 
     let link = turn_on(owner);

@@ -313,7 +313,7 @@ fn idn_09_every_route_and_role_is_as_declared() {
                 let whose = if own { "own" } else { "other's" };
                 let what = format!("{role} {} {} ({whose}): {problem}", row.method, row.path);
                 assert_eq!(status.to_string(), expected, "{what}");
-                let written = host.ledger_head() - before;
+                let written = host.written_since(before);
                 match status {
                     403 | 404 => assert_eq!(written, 1, "a refusal is one entry: {what}"),
                     200 if row.method == "GET" => assert_eq!(written, 0, "a read is none: {what}"),
@@ -420,7 +420,7 @@ fn idn_11_identity_is_never_taken_from_a_body() {
             fields.insert(name.into(), json!(bo.id));
             let before = host.ledger_head();
             let (status, problem) = json_call(&owner.client, row.method, &path, &fields.into());
-            let written = host.ledger_head() - before;
+            let written = host.written_since(before);
             assert_eq!(status, 422, "{} {} with {name}: {problem}", row.method, row.path);
             // Strangers are counted by address, and an attempt at a read leaves no entry.
             let counts = row.scope != "open" && !row.path.ends_with("/try");
@@ -489,7 +489,7 @@ fn idn_12_a_key_reaches_no_further_than_its_scope_and_its_user() {
             let what = format!("{scope} on {} {}: {status} {problem}", row.method, row.path);
             assert_eq!(narrow, rank < needed, "{what}");
             if narrow {
-                assert_eq!((status, host.ledger_head() - before), (403, 1), "{what}");
+                assert_eq!((status, host.written_since(before)), (403, 1), "{what}");
             }
         }
         // Never wider than the user: a member's key of any scope adds nobody.
@@ -574,7 +574,7 @@ fn idn_16_a_pass_is_taken_from_the_header_only_and_reaches_only_its_own() {
             theirs.worktrees(&api::WorktreeFilter::default()).unwrap_err(),
             theirs.create_key(&key_request("runs:read")).unwrap_err(),
         ];
-        assert_eq!(host.ledger_head() - before, 9, "each refusal is one entry");
+        assert_eq!(host.written_since(before), 9, "each refusal is one entry");
         assert!(refused.iter().all(|one| matches!(one.status(), Some(403 | 404))), "{refused:?}");
         assert_eq!(owner.client.worktree(&tree.id).unwrap(), tree, "nothing changed");
         let listed = serde_json::to_string(&owner.client.passes(&owner.id, None).unwrap()).unwrap();

@@ -321,6 +321,16 @@ impl Host {
         self.owner().client.status().unwrap().ledger_head
     }
 
+    /// How many entries were written after entry `head` by those whom the daemon knows. Refused strangers are
+    /// counted for a minute and written down when it is over, in the middle of whatever happens then.
+    #[must_use]
+    pub fn written_since(&self, head: u64) -> u64 {
+        if self.ledger_head() == head {
+            return 0;
+        }
+        self.since(head).iter().filter(|entry| entry.who != "nobody").count() as u64
+    }
+
     /// What was written after entry `head`: `who action decision` each.
     #[must_use]
     pub fn since(&self, head: u64) -> Vec<LedgerEntry> {

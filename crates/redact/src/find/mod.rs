@@ -10,7 +10,7 @@ mod token;
 mod url;
 mod value;
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input};
 
@@ -87,14 +87,29 @@ struct Anchors {
     kinds: Vec<Kind>,
 }
 
-static ANCHORS: LazyLock<Anchors> = LazyLock::new(anchors);
+static ANCHORS: OnceLock<Anchors> = OnceLock::new();
 
-#[expect(clippy::expect_used, reason = "a fixed table, built by every test of this crate")]
-fn anchors() -> Anchors {
+/// Up to this length a first text is looked at without the automaton, which takes longer to build.
+const SHORT: usize = 512;
+
+/// Every anchor, and which finder it wakes.
+fn table() -> impl Iterator<Item = (&'static str, Kind)> {
     let tokens = token::RULES.iter().map(|rule| (rule.prefix, Kind::Token(rule)));
     let fields = field::WORDS.iter().map(|word| (*word, Kind::Field));
     let others = [("://", Kind::Url), ("bearer ", Kind::Bearer), (pem::BEGIN, Kind::Pem)];
-    let (literals, kinds): (Vec<_>, Vec<_>) = tokens.chain(fields).chain(others).unzip();
+    tokens.chain(fields).chain(others)
+}
+
+/// Whether a short text certainly holds no anchor: for programs that mask a few words in all their life.
+fn holds_none(text: &[u8]) -> bool {
+    let occurs =
+        |literal: &str| text.windows(literal.len()).any(|part| part.eq_ignore_ascii_case(literal.as_bytes()));
+    ANCHORS.get().is_none() && text.len() <= SHORT && !table().any(|(literal, _)| occurs(literal))
+}
+
+#[expect(clippy::expect_used, reason = "a fixed table, built by every test of this crate")]
+fn anchors() -> Anchors {
+    let (literals, kinds): (Vec<_>, Vec<_>) = table().unzip();
     let mut builder = AhoCorasick::builder();
     builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA));
     Anchors { search: builder.build(literals).expect("the table of anchors is valid"), kinds }
@@ -149,7 +164,10 @@ fn resume(text: &[u8], from: usize, carry: &mut Carry) -> usize {
 
 /// Finds everything up to the first block of key lines; where that block's lines begin.
 fn until_block(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) -> Option<(usize, pem::Block)> {
-    let anchors = &*ANCHORS;
+    if holds_none(slice(text, from, text.len())) {
+        return None;
+    }
+    let anchors = ANCHORS.get_or_init(anchors);
     let mut last = (from, from);
     for found in anchors.search.find_overlapping_iter(Input::new(text).range(from..)) {
         let (start, end) = (found.start(), found.end());

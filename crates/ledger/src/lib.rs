@@ -46,7 +46,7 @@ pub use entry::Entry;
 pub use error::{AppendError, CheckpointError, DropError, OpenError, ReadError};
 pub use keys::{ChainKey, Keys};
 pub use ledger::{Held, Ledger, Options};
-pub use once::{BadSeed, Once, Seed};
+pub use once::{BadSeed, Once, Resting, Seed};
 pub use queue::{Recorded, Ticket};
 pub use read::{Entries, ExportError, Stored, export, read};
 pub use recover::Torn;

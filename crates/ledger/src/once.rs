@@ -10,6 +10,7 @@
 //! runs, and [`crate::Ledger::open`] is the one that closes them. Not here: dropping old segments, where the
 //! secret is kept.
 
+mod resting;
 mod seed;
 mod start;
 
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 use model::{Clock, SystemClock};
 
+pub use resting::Resting;
 pub use seed::{BadSeed, Seed};
 
 use crate::draft::{Draft, Scrub};

@@ -67,7 +67,7 @@ pub(super) fn start(
 }
 
 /// Waits for those who are writing a few entries, with growing pauses; a daemon is not waited for in vain for long.
-fn wait_for_lock(dir: &Path, wait: Duration) -> Result<Lock, OpenError> {
+pub(super) fn wait_for_lock(dir: &Path, wait: Duration) -> Result<Lock, OpenError> {
     let begun = Instant::now();
     let mut pause = PAUSE;
     loop {

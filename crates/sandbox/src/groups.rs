@@ -44,6 +44,8 @@ pub(crate) struct Enforced {
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     name: String,
+    /// Where this process is, as the kernel tells it.
+    own: String,
     folders: Vec<PathBuf>,
     /// The group of version 2, for the fork.
     pub(crate) unified: Option<OwnedFd>,
@@ -90,23 +92,44 @@ fn settings(wanted: Wanted) -> Vec<Setting> {
 }
 
 impl Groups {
-    /// Makes the groups that this process may make for what is wanted, without limits yet.
-    pub(crate) fn new(name: &str, wanted: Wanted) -> Self {
+    /// Makes the group of version 2 that this process may make for what is wanted, without limits yet.
+    pub(crate) fn unified(name: &str, wanted: Wanted) -> Self {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut groups = Self::default();
         groups.name = name.to_owned();
-        let settings = settings(wanted);
-        let Ok(own) = fs::read_to_string("/proc/self/cgroup") else { return groups };
-        let place = own.lines().find_map(|line| line.strip_prefix("0::"));
+        groups.own = own;
+        let place = groups.own.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned);
         if let (Some(root), Some(place)) = (unified_root(), place) {
-            groups.make_unified(&root, place, &settings);
-        }
-        for setting in &settings {
-            let is_there = groups.unified_at.as_ref().is_some_and(|folder| folder.join(setting.v2).exists());
-            if !is_there {
-                let _ = groups.make_v1(&own, setting);
-            }
+            groups.make_unified(&root, &place, &settings(wanted));
         }
         groups
+    }
+
+    /// Makes the groups of version 1 that are still wanted.
+    pub(crate) fn more(&mut self, wanted: Wanted) {
+        for setting in &settings(wanted) {
+            let is_there = self.v1.iter().any(|(controller, _)| *controller == setting.controller)
+                || self.unified_at.as_ref().is_some_and(|folder| folder.join(setting.v2).exists());
+            if !is_there {
+                let _ = self.make_v1(setting);
+            }
+        }
+    }
+
+    /// Whether what was made serves these limits as well as something made for them would.
+    pub(crate) fn has(&self, wanted: Wanted) -> bool {
+        let Some(folder) = &self.unified_at else { return true };
+        let serves =
+            |setting: &Setting| folder.join(setting.v2).exists() || self.place(setting.controller).is_some();
+        settings(wanted).iter().all(serves)
+    }
+
+    /// Where this process is in the tree of a controller of version 1.
+    fn place(&self, controller: &str) -> Option<&str> {
+        self.own.lines().find_map(|line| {
+            let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
+            controllers.split(',').any(|one| one == controller).then_some(place)
+        })
     }
 
     /// Sets the limits; those that may not be set are not among the enforced.
@@ -165,12 +188,8 @@ impl Groups {
     }
 
     /// A group of version 1 for one limit.
-    fn make_v1(&mut self, own: &str, setting: &Setting) -> io::Result<()> {
-        let place = own.lines().find_map(|line| {
-            let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
-            controllers.split(',').any(|one| one == setting.controller).then_some(place)
-        });
-        let Some(place) = place else { return Ok(()) };
+    fn make_v1(&mut self, setting: &Setting) -> io::Result<()> {
+        let Some(place) = self.place(setting.controller) else { return Ok(()) };
         let above = Path::new(TREE).join(setting.controller).join(place.trim_start_matches('/'));
         let folder = above.join(&self.name);
         fs::create_dir(&folder)?;

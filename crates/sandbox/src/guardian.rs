@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ending::{Fate, Finding};
 use crate::launch::{Held, Tree as Processes};
-use crate::plan::{Access, Mount, Plan, Source};
+use crate::plan::{Access, Mount, Plan, Source, is_below};
 use crate::profile::Hidden;
 use crate::sys::process::{Side, fork, leave};
 use crate::worktree::Stubs;
@@ -169,8 +169,8 @@ impl Guardian {
 
 /// The cover that a mount is, if the host could take it away.
 fn item(mount: &Mount, all: &[&Mount], must: &BTreeSet<PathBuf>) -> Option<Item> {
-    let above = all.iter().rev().filter(|above| above.at != mount.at && mount.at.starts_with(&above.at));
-    let above = above.max_by_key(|above| above.at.components().count())?;
+    let above = all.iter().rev().filter(|above| is_below(&mount.at, &above.at));
+    let above = above.max_by_key(|above| above.at.as_os_str().len())?;
     // On a layer, and in memory of the sandbox's own, nobody else replaces anything.
     let Source::Host(base) = &above.source else { return None };
     let host = base.join(mount.at.strip_prefix(&above.at).ok()?);
@@ -255,7 +255,8 @@ impl Kept {
     #[must_use]
     pub fn end(mut self) -> Vec<Finding> {
         let told = cover::read(&self.hears).unwrap_or_default();
-        self.process.end();
+        // It has told everything and only closes what it watched.
+        self.process.leave();
         let lost = || Finding {
             path: PathBuf::new(),
             why: "hidden and protected files were not watched to the end: the process that watches was ended"

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
-use crate::files::{self, Base};
+use crate::files::Base;
 use crate::filter::Filter;
 use crate::line::Line;
 use crate::plan::{Identity, Part, Plan};
@@ -28,6 +28,7 @@ const HOST_NAME: &CStr = c"palisade";
 /// What was being done when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
+    Namespaces,
     Owners,
     Host,
     Loopback,
@@ -80,30 +81,13 @@ pub(crate) struct Given<'a> {
     pub(crate) groups: Vec<OwnedFd>,
 }
 
-/// Runs in the new process and never comes back.
-pub(crate) fn enter(mut given: Given<'_>) -> ! {
-    let broken = match make(&mut given) {
-        Ok(never) => match never {},
-        Err(broken) => broken,
-    };
-    given.line.tell_broken(&broken);
-    sys::process::leave(125)
-}
-
-fn make(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
-    let mut base = files::base();
-    if !given.plan.has(Part::ReadOnly) {
-        base.mounts = given.plan.mounts.iter().filter(|mount| mount.base).cloned().collect();
-    }
-    let root = begin(&given.plan.identity, &given.line, &given.groups, &base)?;
-    finish(given, root)
-}
-
 /// The part that does not depend on the command: can be done ahead of time.
+///
+/// `groups` are those of the first version to enter; none if they come with the plan.
 pub(crate) fn begin(
     identity: &Identity,
     line: &Line,
-    groups: &[OwnedFd],
+    groups: Option<&[OwnedFd]>,
     base: &Base,
 ) -> Result<Root, Broken> {
     sys::process::reset_signals();
@@ -111,18 +95,26 @@ pub(crate) fn begin(
         .at(Step::Owners, "parent")?;
     // Out of the caller's session: its terminal is not ours, and its signals do not reach us.
     rustix::process::setsid().at(Step::Owners, "session")?;
+    sys::process::own_namespaces().at(Step::Namespaces, "namespaces")?;
     own(identity, line)?;
     // A change of the user forgets whose end is ours.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
         .at(Step::Owners, "parent")?;
-    enter_groups(groups)?;
+    groups.map_or(Ok(()), enter_groups)?;
     sys::process::name_host(HOST_NAME).at(Step::Host, "host name")?;
     sys::net::raise_loopback().at(Step::Loopback, "lo")?;
     Root::new(base)
 }
 
-/// The rest, up to process 1.
-pub(crate) fn finish(given: &mut Given<'_>, root: Root) -> Result<std::convert::Infallible, Broken> {
+/// The rest, up to process 1; `enters` its groups if that was not done before.
+pub(crate) fn finish(
+    given: &mut Given<'_>,
+    root: Root,
+    enters: bool,
+) -> Result<std::convert::Infallible, Broken> {
+    if enters {
+        enter_groups(&given.groups)?;
+    }
     root.complete(given.plan, std::mem::take(&mut given.opened))?;
     dress(given)
 }

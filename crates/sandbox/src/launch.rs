@@ -1,21 +1,21 @@
-//! Turns a plan into processes.
+//! What a launch is made of.
 //!
-//! Flow: [`Plan`] -> [`Held`] (process 1 stands, every layer is on, the command has not been started: this is the
+//! Flow: a plan in a sandbox that is begun ([`crate::begun`]) -> [`Held`] (process 1 stands, every layer is on, the command has not been started: this is the
 //! moment to measure) -> [`Running`](crate::Running).
 //!
 //! Invariants: the caller has one thread; when anything fails, or the value is dropped, the processes are gone
 //! and reaped before control comes back. Not here: what the inside does ([`crate::inside`]).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::groups::Groups;
-use crate::inside::{self, Broken, Given};
+use crate::inside::{self, Broken};
 use crate::line::{Line, Word};
-use crate::permit::Permit;
 use crate::plan::{Identity, Plan};
 use crate::root::{self, FromHost};
 use crate::standard::Standard;
@@ -24,12 +24,8 @@ use crate::sys::process::{Side, fork, leave};
 /// Process 1, as `build.rs` made it.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-pub(crate) const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS) as u64;
+/// Namespaces that a process must be made with; the others it makes for itself, while the launcher goes on.
+pub(crate) const NAMESPACES: u64 = (libc::CLONE_NEWUSER | libc::CLONE_NEWPID) as u64;
 
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +117,27 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// Lets a process that ends by itself do so; whoever comes next reaps it.
+    pub(crate) fn leave(&mut self) {
+        if !self.reaped {
+            self.reaped = true;
+            LEFT.lock().unwrap_or_else(PoisonError::into_inner).push(self.pid);
+            reap_left();
+        }
+    }
+}
+
+/// Processes that were left to end by themselves.
+static LEFT: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+/// Reaps those of them that have ended.
+pub(crate) fn reap_left() {
+    let is_there =
+        |pid: &mut Pid| matches!(rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG), Ok(None));
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).retain_mut(is_there);
+}
+
 impl Drop for Tree {
     fn drop(&mut self) {
         self.end();
@@ -146,56 +163,6 @@ impl Held {
     }
 }
 
-impl Plan {
-    /// Makes the sandbox, up to the moment before the command.
-    ///
-    /// # Errors
-    /// When a layer cannot be made; nothing is left behind.
-    pub fn launch(self, permit: Permit, mut standard: Standard) -> Result<Held, LaunchError> {
-        let Permit { .. } = permit;
-        let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
-        let owners = match self.identity.owns {
-            Some(_) => {
-                Some(Owners::new(&self.identity).map_err(|error| LaunchError::Prepare("owners", error))?)
-            }
-            None => None,
-        };
-        let opened = opened(&self, owners.as_ref())?;
-        let mut groups = Groups::new(&format!("palisade-{}", self.run), self.together);
-        groups.limit(self.together);
-        if self.requires_groups && groups.enforced.len() < self.together.count() {
-            return Err(LaunchError::Groups);
-        }
-        let tasks = std::mem::take(&mut groups.tasks);
-        let (near, far) = Line::pair().map_err(LaunchError::Line)?;
-        let inside =
-            standard.inside().map_err(|error| LaunchError::Prepare("standard input and output", error))?;
-        match fork(NAMESPACES, groups.unified.as_ref().map(AsFd::as_fd)).map_err(LaunchError::Namespaces)? {
-            Side::Child => {
-                drop(near);
-                let standard = [0, 1, 2].map(|number| inside.get(number));
-                let given =
-                    Given { plan: &self, line: far, init: init.as_fd(), opened, standard, groups: tasks };
-                inside::enter(given)
-            }
-            Side::Parent(pid, pidfd) => {
-                drop((far, inside, tasks));
-                let tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
-                if let Some((user, group)) =
-                    self.identity.owns.map(|_| (self.identity.user, self.identity.group))
-                {
-                    let outside = (self.identity.host_user, self.identity.host_group);
-                    map(tree.pid, (user, outside.0), (group, outside.1))
-                        .map_err(|error| LaunchError::Prepare("owners", error))?;
-                    near.owners_are_known().map_err(|error| LaunchError::Line(error.into()))?;
-                }
-                let terminal = ready(&near)?;
-                Ok(Held { plan: self, tree, line: near, standard, terminal, groups })
-            }
-        }
-    }
-}
-
 /// Waits until process 1 stands; takes the terminal if one is handed out.
 pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
     let mut terminal = None;
@@ -203,8 +170,11 @@ pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
         match line.hear().map_err(LaunchError::Line)? {
             Word::Terminal(fd) => terminal = Some(fd),
             Word::Ready => return Ok(terminal),
+            Word::Broken(Broken { step: inside::Step::Namespaces, error, .. }) => {
+                return Err(LaunchError::Namespaces(io::Error::from_raw_os_error(error)));
+            }
             Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
-            Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone | Word::Base => {
+            Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
                 return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));
             }
         }
@@ -258,7 +228,8 @@ impl Owners {
                 let path = format!("/proc/{}/ns/user", pid.as_raw_pid());
                 let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
                 drop(holds);
-                holder.end();
+                // It ends by itself now.
+                holder.leave();
                 Ok(Self { namespace })
             }
         }
@@ -274,9 +245,3 @@ pub(crate) fn map(pid: Pid, user: (u32, u32), group: (u32, u32)) -> io::Result<(
 
 /// The descriptors of the three for the inside; none where it is the terminal.
 pub(crate) struct InsideEnds(pub(crate) [Option<OwnedFd>; 3]);
-
-impl InsideEnds {
-    fn get(&self, number: usize) -> Option<BorrowedFd<'_>> {
-        self.0.get(number).and_then(Option::as_ref).map(AsFd::as_fd)
-    }
-}

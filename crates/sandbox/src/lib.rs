@@ -2,9 +2,10 @@
 //!
 //! Flow: [`Spec`] (what is allowed) -> [`Plan`] (what this kernel will enforce) -> [`Running`].
 //!
-//! Invariant: nothing is spawned without a `Plan`; a missing kernel feature is an error, never a warning.
+//! Invariant: no command is started without a `Plan`; a missing kernel feature is an error, never a warning.
 //! Not here: who may run what (`access`), where output is kept (`store`), what leaves over the network.
 
+mod begun;
 pub mod changes;
 mod control;
 pub mod doctor;
@@ -26,6 +27,7 @@ mod permit;
 mod plan;
 pub mod probe;
 pub mod profile;
+mod raw;
 pub mod receipt;
 mod repo;
 mod root;
@@ -38,6 +40,7 @@ mod wall;
 mod watch;
 mod worktree;
 
+pub use begun::{Begun, Coming};
 pub use control::{Ask, Control, Said};
 pub use ending::{Ending, Fate, Finding, Watch};
 pub use explain::{Denial, ExplainError, Explained, Layer, Observer, Weight};

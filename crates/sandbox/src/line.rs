@@ -29,8 +29,6 @@ pub(crate) enum Word {
     Ended(i32),
     /// The command was stopped.
     Stopped,
-    /// The part that does not depend on the command is made.
-    Base,
     /// The sandbox could not be made.
     Broken(Broken),
     /// The near end of the sandbox's terminal.
@@ -39,7 +37,8 @@ pub(crate) enum Word {
     Gone,
 }
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
+    Step::Namespaces,
     Step::Owners,
     Step::Host,
     Step::Loopback,
@@ -99,11 +98,6 @@ impl Line {
         if got == 1 && byte == *b"O" { Ok(()) } else { Err(rustix::io::Errno::PIPE) }
     }
 
-    /// The part that does not depend on the command is made.
-    pub(crate) fn base_is_made(&self) -> rustix::io::Result<()> {
-        self.say(b"B")
-    }
-
     /// Hands the near end of the terminal out.
     pub(crate) fn give_terminal(&self, terminal: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -160,7 +154,6 @@ impl Line {
             (Some(b'E'), None) => Ok(Word::NotExecuted(number()?)),
             (Some(b'X'), None) => Ok(Word::Ended(number()?)),
             (Some(b'T'), None) => Ok(Word::Stopped),
-            (Some(b'B'), None) => Ok(Word::Base),
             (Some(b'P'), Some(terminal)) => Ok(Word::Terminal(terminal)),
             (Some(b'F'), None) => {
                 let step = message.get(1).and_then(|step| STEPS.get(usize::from(*step)));

@@ -4,8 +4,7 @@
 //! [`receipt::compare`](crate::receipt::compare). Invariant: a fact is `measured` only if the kernel gave it back;
 //! what it merely accepted is `applied`. Not here: comparing, signing, recording.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +86,7 @@ impl Measuring<'_> {
         let binary = process.binary(remembered)?;
         let streams = process.streams()?;
         let plan = self.plan;
+        let filter = filter(plan);
         let facts = Facts {
             host_uid: Measured::read(number("Uid")?),
             host_gid: Measured::read(number("Gid")?),
@@ -95,7 +95,7 @@ impl Measuring<'_> {
             mounts: Measured::read(Mounts::over(&table)),
             landlock: landlock(plan),
             seccomp: Seccomp {
-                filter: Measured::applied(filter(plan)),
+                filter: Measured::applied(filter),
                 mode: Measured::read(number("Seccomp")?),
                 filters: Measured::read(number("Seccomp_filters")?),
             },
@@ -117,7 +117,7 @@ impl Measuring<'_> {
                 PlannedLandlock { abi: abi.value, handled: handled.value, scopes: scopes.value }
             },
             seccomp: PlannedSeccomp {
-                filter: filter(plan),
+                filter,
                 mode: if plan.has(Part::Seccomp) { 2 } else { 0 },
                 filters: own.filters()? + u32::from(plan.has(Part::Seccomp)),
             },
@@ -227,14 +227,14 @@ impl Process {
         }
         // What a host directory is kept on is the host's business; what is ours is named.
         let ours = ["tmpfs", "proc", "devpts", "overlay"];
+        let (mut host, mut own) = (HashSet::new(), HashSet::new());
+        for planned in &plan.mounts {
+            let kind = if matches!(planned.source, Source::Host(_)) { &mut host } else { &mut own };
+            kind.insert(planned.at.to_string_lossy());
+        }
         for mount in &mut table {
-            let is_host = plan.mounts.iter().any(|planned| {
-                planned.at == Path::new(&mount.target) && matches!(planned.source, Source::Host(_))
-            });
-            let is_own = plan.mounts.iter().any(|planned| {
-                planned.at == Path::new(&mount.target) && !matches!(planned.source, Source::Host(_))
-            });
-            if !ours.contains(&mount.kind.as_str()) || (is_host && !is_own) {
+            let of_host = host.contains(mount.target.as_str()) && !own.contains(mount.target.as_str());
+            if of_host || !ours.contains(&mount.kind.as_str()) {
                 mount.kind = "host".into();
             }
         }
@@ -366,18 +366,20 @@ fn unescaped(text: &str) -> String {
 fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
     let mut table = vec![entry("/", "tmpfs", ["ro", "nosuid", "nodev"].into_iter())];
     table.extend(plan.mounts.iter().map(planned_entry));
-    for extra in found {
-        let is_planned = table.iter().any(|known| known.target == extra.target);
+    let known: HashSet<&str> = table.iter().map(|known| known.target.as_str()).collect();
+    let brought = |extra: &&MountEntry| {
         let brings = |mount: &&Mount| {
             matches!(mount.source, Source::Host(_)) && Path::new(&extra.target).starts_with(&mount.at)
         };
-        let above = plan.mounts.iter().rfind(brings);
-        if let (false, Some(mount)) = (is_planned, above)
-            && planned_entry(mount).flags.is_subset(&extra.flags)
-        {
-            table.push(extra.clone());
-        }
-    }
+        !known.contains(extra.target.as_str())
+            && plan
+                .mounts
+                .iter()
+                .rfind(brings)
+                .is_some_and(|mount| planned_entry(mount).flags.is_subset(&extra.flags))
+    };
+    let brought: Vec<MountEntry> = found.iter().filter(brought).cloned().collect();
+    table.extend(brought);
     table
 }
 
@@ -470,19 +472,4 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         wanted.insert("wall_seconds".to_owned(), limit);
     }
     Ok((found, wanted))
-}
-
-/// One line per fact that was measured, for a look.
-impl Account {
-    /// Differences, one per line; nothing if all is as planned.
-    #[must_use]
-    pub fn differences(&self) -> String {
-        let mut text = String::new();
-        if let Err(all) = crate::receipt::compare(&self.expected, &self.facts) {
-            for difference in all {
-                let _ = writeln!(text, "{difference}");
-            }
-        }
-        text
-    }
 }

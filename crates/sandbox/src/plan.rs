@@ -5,12 +5,14 @@
 //! ([`crate::inside`], [`crate::launch`]).
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::filter::Tracing;
 use crate::groups::Wanted;
+use crate::raw;
 use crate::receipt::RunId;
 use crate::sys;
 
@@ -18,7 +20,7 @@ use crate::sys;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Source {
     /// A file or directory of the host.
-    Host(PathBuf),
+    Host(#[serde(with = "raw")] PathBuf),
     /// New memory of at most so many bytes, with this mode.
     Memory(u64, u32),
     /// The processes of this sandbox.
@@ -35,9 +37,12 @@ pub(crate) enum Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layer {
     /// What covers the place from above: names that must not be planted.
+    #[serde(with = "raw::maybe")]
     pub(crate) stubs: Option<PathBuf>,
     /// Changes, and room for making them; both on one file system, empty at first.
+    #[serde(with = "raw")]
     pub(crate) changes: PathBuf,
+    #[serde(with = "raw")]
     pub(crate) work: PathBuf,
 }
 
@@ -56,6 +61,7 @@ pub(crate) enum Access {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Mount {
     pub(crate) source: Source,
+    #[serde(with = "raw")]
     pub(crate) at: PathBuf,
     pub(crate) access: Access,
     /// Whether the owner of the files is shown as the user inside (only with an unprivileged user of its own).
@@ -63,6 +69,7 @@ pub(crate) struct Mount {
     /// Whether programs may be started from it.
     pub(crate) programs: bool,
     /// A directory of the host beneath which the source is found without following any link; none: as it is named.
+    #[serde(with = "raw::maybe")]
     pub(crate) within: Option<PathBuf>,
     /// Whether every sandbox has it, so that it may be there already.
     pub(crate) base: bool,
@@ -87,6 +94,14 @@ impl Mount {
         let programs = if self.programs { 0 } else { sys::NO_EXEC };
         write | devices | programs | sys::NO_SUID
     }
+}
+
+/// Whether one place of a plan lies below another. Places of plans are absolute and have no needless parts, so bytes
+/// tell; a plan has many of them, and each is compared with each.
+pub(crate) fn is_below(path: &Path, above: &Path) -> bool {
+    let (path, above) = (path.as_os_str().as_bytes(), above.as_os_str().as_bytes());
+    let rest = path.strip_prefix(above).unwrap_or_default();
+    rest.first() == Some(&b'/') || (above == b"/" && !rest.is_empty())
 }
 
 /// Who the processes inside are.
@@ -134,14 +149,19 @@ pub(crate) struct ProcessLimit {
 pub struct Plan {
     pub(crate) run: RunId,
     pub(crate) left_out: Vec<Part>,
+    #[serde(with = "raw::all")]
     pub(crate) command: Vec<OsString>,
+    #[serde(with = "raw")]
     pub(crate) directory: PathBuf,
+    #[serde(with = "raw::all")]
     pub(crate) environment: Vec<OsString>,
     /// Where the program is looked for.
+    #[serde(with = "raw")]
     pub(crate) search: OsString,
     /// In the order in which they are made: what is above before what is below.
     pub(crate) mounts: Vec<Mount>,
     /// Small files of the sandbox's own, read-only.
+    #[serde(with = "raw::files")]
     pub(crate) files: Vec<(PathBuf, Vec<u8>)>,
     pub(crate) identity: Identity,
     pub(crate) landlock: u32,
@@ -216,7 +236,7 @@ impl Plan {
         let mut rules: Vec<(&Path, Access)> = Vec::new();
         for (at, access) in all.clone().filter(|(_, access)| *access != Access::Device) {
             let covers = |(above, allowed): (&Path, Access)| {
-                at != above && at.starts_with(above) && (allowed == Access::Write || allowed == access)
+                is_below(at, above) && (allowed == Access::Write || allowed == access)
             };
             if !all.clone().any(covers) && !rules.contains(&(at, access)) {
                 rules.push((at, access));

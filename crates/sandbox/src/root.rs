@@ -130,7 +130,6 @@ impl Root {
         let root = self.0.as_fd();
         match from {
             FromHost::Tree(tree) => Ok(tree),
-            FromHost::Layer(stubs, changes, work) => layer(mount, root, stubs.as_ref(), &changes, &work),
             FromHost::None => made(mount, root),
         }
     }
@@ -153,10 +152,17 @@ pub(crate) fn put(tree: &OwnedFd, to: BorrowedFd<'_>, path: &Path) -> rustix::io
 pub(crate) enum FromHost {
     /// The mount itself.
     Tree(OwnedFd),
-    /// The directories of a layer, whatever covers them later: stubs, changes, work.
-    Layer(Option<OwnedFd>, OwnedFd, OwnedFd),
     /// Nothing.
     None,
+}
+
+impl FromHost {
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tree(tree) => Some(tree.as_fd()),
+            Self::None => None,
+        }
+    }
 }
 
 /// Opens what a mount needs of the host.

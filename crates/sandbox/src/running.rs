@@ -349,7 +349,7 @@ impl Running {
                 self.line_ended = true;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
-            Word::Ready | Word::Terminal(_) | Word::Broken(_) | Word::Base => {
+            Word::Ready | Word::Terminal(_) | Word::Broken(_) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "process 1 broke its rules"));
             }
         }

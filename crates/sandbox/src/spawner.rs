@@ -10,7 +10,6 @@
 //! what, what is recorded (the caller).
 
 mod message;
-mod pool;
 mod serve;
 
 use std::io;

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use crate::begun::Begun;
 use crate::filter::Tracing;
 use crate::groups::Wanted;
 use crate::plan::{Access, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
@@ -227,6 +228,15 @@ impl Spec {
         self.plan_as(run, identity)
     }
 
+    /// The same for a sandbox that is begun.
+    ///
+    /// # Errors
+    /// As [`Spec::plan`].
+    pub fn plan_for(self, run: RunId, begun: &Begun) -> Result<Plan, Unenforceable> {
+        let owns = begun.identity().owns.map(|_| self.owner()).transpose()?;
+        self.plan_as(run, Identity { owns, ..begun.identity().clone() })
+    }
+
     /// The same for processes that already are somebody.
     pub(crate) fn plan_as(self, run: RunId, identity: Identity) -> Result<Plan, Unenforceable> {
         let landlock = match sys::landlock::version() {
@@ -246,6 +256,9 @@ impl Spec {
             mounts.push(mount);
         }
         mounts.extend(self.more.iter().cloned());
+        for mount in &mut mounts {
+            mount.at = mount.at.components().collect();
+        }
         // What is above is mounted before what is below; equal places in the order in which they were given.
         mounts.sort_by_key(|mount| mount.at.components().count());
         for mount in &mounts {

@@ -46,7 +46,7 @@ pub(crate) fn guard(
             }
             Ok(_) => mounts.push(Mount::host(&at, &at, Access::Read)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                stubs.make(&at)?;
+                stubs.make_leaf(&at)?;
                 mounts.push(nothing(at));
             }
             Err(error) => return Err(error),

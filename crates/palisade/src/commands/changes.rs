@@ -27,9 +27,9 @@ fn failed(error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// A run that keeps its changes, from before its launch to its end; forgotten if it never ran.
-pub(super) struct Begun(Option<Kept>);
+pub(super) struct Layered(Option<Kept>);
 
-impl Begun {
+impl Layered {
     /// Makes an empty layer for a run.
     pub(super) fn new(
         caller: &Caller,
@@ -75,7 +75,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for Layered {
     fn drop(&mut self) {
         if let Some(kept) = self.0.take() {
             let _ = kept.forget();

@@ -3,13 +3,14 @@
 //! On disk, below the state directory: `ledger.key` (the one secret, 0600, made at the first run), `ledger/`,
 //! `receipts/RUN.json`. Invariant: a command starts only after the entry that names its receipt is durable.
 
+use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ledger::{Draft, Once, Seed};
+use ledger::{Draft, Once, Resting, Seed};
 use redact::Redactor;
 use sandbox::receipt::{RunId, Sealed, signing_key};
 
@@ -19,6 +20,8 @@ use crate::failure::Failure;
 pub(crate) struct OwnRecord {
     state: PathBuf,
     seed: Seed,
+    /// The ledger, as this process left it.
+    resting: Cell<Option<Resting>>,
 }
 
 impl OwnRecord {
@@ -32,7 +35,7 @@ impl OwnRecord {
         };
         let secret = secret.map_err(Failure::file(&path))?;
         let seed = Seed::new(secret.into()).map_err(|error| Failure::Sandbox(error.to_string(), 125))?;
-        Ok(Self { state: state.to_owned(), seed })
+        Ok(Self { state: state.to_owned(), seed, resting: Cell::new(None) })
     }
 
     /// The record as it is; none if nothing was ever run.
@@ -64,7 +67,7 @@ impl OwnRecord {
     pub(crate) fn append(&self, draft: &Draft) -> Result<u64, Failure> {
         let mut once = self.once()?;
         let numbers = once.append(std::slice::from_ref(draft)).map_err(|error| refused(&error))?;
-        let _ = once.close();
+        self.resting.set(Some(once.rest()));
         Ok(numbers.first().copied().unwrap_or_default())
     }
 
@@ -72,27 +75,31 @@ impl OwnRecord {
     pub(crate) fn append_narrowing(&self, draft: &Draft) -> Result<(), Failure> {
         let mut once = self.once()?;
         once.append_narrowing(draft).map_err(|error| refused(&error))?;
-        let _ = once.close();
+        self.resting.set(Some(once.rest()));
         Ok(())
+    }
+
+    /// Reads what the next entry needs, while something else is waited for.
+    pub(crate) fn prepare(&self) -> Result<(), Failure> {
+        self.resting.set(Some(self.once()?.rest()));
+        directory(&self.state.join("receipts"))
     }
 
     fn once(&self) -> Result<Once, Failure> {
         let scrub = Box::new(|text: &str| Redactor::new().scrub(text).into_owned());
-        let opened = Once::open(&self.ledger(), &Arc::new(self.seed.keys()), scrub);
+        let opened = match self.resting.take() {
+            Some(resting) => resting.again(),
+            None => Once::open(&self.ledger(), &Arc::new(self.seed.keys()), scrub),
+        };
         opened.map(|(once, _)| once).map_err(|error| refused(&error))
     }
 
     /// Keeps a receipt beside the ledger.
     pub(crate) fn keep(&self, run: &RunId, sealed: &Sealed) -> Result<(), Failure> {
         let path = self.receipt(run);
-        let folder = self.state.join("receipts");
-        directory(&folder)?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(Failure::file(&path))?;
+        let mut new = OpenOptions::new();
+        new.write(true).create_new(true).mode(0o600);
+        let mut file = new.open(&path).map_err(Failure::file(&path))?;
         file.write_all(sealed.to_text().as_bytes()).map_err(Failure::file(&path))
     }
 }

@@ -19,10 +19,10 @@ use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft,
     refused_draft,
 };
-use sandbox::{Caller, Control, Ended, Held, LaunchError, Over, Permit, Spec, Standard};
+use sandbox::{Begun, Caller, Control, Ended, Held, LaunchError, Over, Permit, Spec, Standard};
 use serde_json::json;
 
-use super::changes::Begun;
+use super::changes::Layered;
 use super::doctor;
 use super::ending;
 use super::explain;
@@ -74,16 +74,18 @@ pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode 
 fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
     let home = Home::find(config);
     let mut caller = caller(&home, &args.command)?;
+    let run = RunId::new().map_err(|error| broken(&error))?;
+    // Another process builds what every sandbox has, while this one finds out what this one is to have.
+    let begun = Begun::new(Permit::own_process(), &run, &caller.worktree).map_err(refused);
     let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
     if let Some(notice) = pending_notice(&pending) {
         output::tell(&notice);
     }
     let record = OwnRecord::open(&home.state)?;
-    let run = RunId::new().map_err(|error| broken(&error))?;
     caller.run_folder = sandbox::changes::folder(&home.state, &run);
     let asked = Asked { run: &run, profile: &profile, caller: &caller, command: &args.command };
     let layered = match profile.worktree {
-        Worktree::Overlay => Some(Begun::new(&caller, &run, &profile, &args.command)?),
+        Worktree::Overlay => Some(Layered::new(&caller, &run, &profile, &args.command)?),
         Worktree::Write | Worktree::Read => None,
     };
     let mut prepared = match Spec::of(&profile, &caller, args.command.clone()) {
@@ -91,11 +93,14 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
     };
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
-    let held = prepared.spec.clone().plan(run.clone()).map_err(|error| broken(&error));
-    let held = held.and_then(|plan| doctor::proven(&home.state, plan));
-    let held =
-        held.and_then(|plan| prepared.watch_over(&plan).map(|()| plan).map_err(|error| broken(&error)));
-    let held = held.and_then(|plan| plan.launch(Permit::own_process(), standard(json)?).map_err(refused));
+    let held = begun.and_then(|begun| {
+        let plan = prepared.spec.clone().plan_for(run.clone(), &begun).map_err(|error| broken(&error))?;
+        let plan = doctor::proven(&home.state, plan)?;
+        prepared.watch_over(&plan).map_err(|error| broken(&error))?;
+        let coming = plan.launch_in(begun, standard(json)?).map_err(refused)?;
+        record.prepare()?;
+        coming.held().map_err(refused)
+    });
     let held = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),

@@ -151,7 +151,8 @@ fn directory(name: &'static str, path: &Path) -> Directory {
 fn limits() -> Limits {
     let wanted = Wanted { memory: Some(1 << 30), pids: Some(512), cpu: Some(1_000) };
     let mut groups =
-        Groups::new(&format!("palisade-doctor-{}", rustix::process::getpid().as_raw_pid()), wanted);
+        Groups::unified(&format!("palisade-doctor-{}", rustix::process::getpid().as_raw_pid()), wanted);
+    groups.more(wanted);
     groups.limit(wanted);
     let held = groups.enforced.iter().map(|limit| limit.name.to_owned()).collect();
     Limits { held, freezes: groups.freeze(false).is_some_and(|done| done.is_ok()) }

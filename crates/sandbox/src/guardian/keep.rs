@@ -56,6 +56,8 @@ pub(super) fn keep(
     while let Ok(written @ 1..) = rustix::io::write(&tells, rest) {
         rest = rest.get(written..).unwrap_or_default();
     }
+    // Closed first: the kernel takes ten milliseconds to forget what was watched, and nobody need wait for that.
+    drop(tells);
 }
 
 /// Something that could not be done, and where.

@@ -10,9 +10,9 @@ use rustix::process::Signal;
 
 use super::Options;
 use super::message::{self, Account, Answer, Order, Verb};
-use super::pool::{Standing, Waiting};
+use crate::begun::{Begun, Filled};
 use crate::groups::Wanted;
-use crate::launch::{LaunchError, Owners, sealed_init};
+use crate::launch::{InsideEnds, LaunchError, Owners, ready, sealed_init};
 use crate::line::Word;
 use crate::measure::Measuring;
 use crate::plan::{Access, Identity, Limited};
@@ -27,7 +27,7 @@ const MOST_RUNS: usize = 4096;
 
 /// A sandbox, and what became of its command.
 struct Run {
-    standing: Standing,
+    standing: Filled,
     gone: bool,
     ended: Option<Ended>,
 }
@@ -35,7 +35,7 @@ struct Run {
 struct Server {
     options: Options,
     init: OwnedFd,
-    pool: Vec<Waiting>,
+    pool: Vec<Begun>,
     made: u64,
     runs: BTreeMap<RunId, Run>,
     /// Whose files the last order was about: the next one is likely about the same.
@@ -84,7 +84,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                     }
                 }
                 // Nothing else to do: make one more for the pool.
-                On::Idle => server.fill()?,
+                On::Idle => server.fill().map_err(io::Error::other)?,
             }
         }
     }
@@ -134,11 +134,11 @@ impl Server {
     }
 
     /// One more half-made sandbox.
-    fn fill(&mut self) -> io::Result<()> {
+    fn fill(&mut self) -> Result<(), LaunchError> {
         self.made += 1;
         let name = format!("palisade-{}-{}", rustix::process::getpid().as_raw_pid(), self.made);
         let identity = self.identity();
-        self.pool.push(Waiting::new(&name, identity, &self.init)?);
+        self.pool.push(Begun::ahead(&name, identity, &self.init)?);
         Ok(())
     }
 
@@ -216,7 +216,10 @@ impl Server {
             None => None,
         };
         let kinds = [Kind::Passed; 3];
-        let standing = waiting.complete(&plan, owners.as_ref(), &standard)?;
+        let ends = standard.each_ref().map(|fd| fd.try_clone().map(Some));
+        let [input, output, error] = ends;
+        let standing = waiting.give(&plan, owners.as_ref(), &InsideEnds([input?, output?, error?]))?;
+        ready(&standing.line)?;
         let measuring = Measuring {
             plan: &plan,
             pid: standing.tree.pid,
@@ -278,7 +281,7 @@ impl Server {
             Ok(Word::Stopped) => {}
             Ok(Word::Gone) => run.gone = true,
             // Process 1 knows no other words: whatever this is, it ends.
-            Ok(Word::Ready | Word::Terminal(_) | Word::Broken(_) | Word::Base) | Err(_) => {
+            Ok(Word::Ready | Word::Terminal(_) | Word::Broken(_)) | Err(_) => {
                 run.gone = true;
                 let _ = rustix::process::pidfd_send_signal(&run.standing.tree.pidfd, Signal::KILL);
             }

@@ -153,6 +153,14 @@ pub(crate) fn adopt(number: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
+/// Gets mounts, a network, queues and names of its own; the caller has a user namespace of its own.
+pub(crate) fn own_namespaces() -> io::Result<()> {
+    let all = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+    // SAFETY: no pointers, and the caller has one thread.
+    checked(unsafe { libc::unshare(all) }.into())?;
+    Ok(())
+}
+
 /// Sees the control group that it is in as the topmost one.
 pub(crate) fn leave_groups() -> io::Result<()> {
     // SAFETY: no pointers, and nothing that other threads share.

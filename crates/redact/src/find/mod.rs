@@ -11,6 +11,7 @@ mod url;
 mod value;
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, Input};
 
@@ -89,8 +90,10 @@ struct Anchors {
 
 static ANCHORS: OnceLock<Anchors> = OnceLock::new();
 
-/// Up to this length a first text is looked at without the automaton, which takes longer to build.
+/// The first texts are looked at without the automaton, which takes longer to build, if they are no longer than this.
 const SHORT: usize = 512;
+const FIRST: u32 = 64;
+static SEEN: AtomicU32 = AtomicU32::new(0);
 
 /// Every anchor, and which finder it wakes.
 fn table() -> impl Iterator<Item = (&'static str, Kind)> {
@@ -100,11 +103,32 @@ fn table() -> impl Iterator<Item = (&'static str, Kind)> {
     tokens.chain(fields).chain(others)
 }
 
-/// Whether a short text certainly holds no anchor: for programs that mask a few words in all their life.
-fn holds_none(text: &[u8]) -> bool {
-    let occurs =
-        |literal: &str| text.windows(literal.len()).any(|part| part.eq_ignore_ascii_case(literal.as_bytes()));
-    ANCHORS.get().is_none() && text.len() <= SHORT && !table().any(|(literal, _)| occurs(literal))
+/// An anchor that was found: where it starts, where it ends, which finder it wakes.
+type Found = (usize, usize, Kind);
+
+/// Every anchor from a place on, in the order in which the automaton tells them: by end, then by start. For programs
+/// that mask a few words in all their life.
+fn by_hand(text: &[u8], from: usize) -> Vec<Found> {
+    let mut begins = [false; 256];
+    for byte in table().filter_map(|(literal, _)| literal.bytes().next()) {
+        for byte in [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()] {
+            if let Some(begins) = begins.get_mut(usize::from(byte)) {
+                *begins = true;
+            }
+        }
+    }
+    let may_begin = |byte: u8| begins.get(usize::from(byte)).is_some_and(|begins| *begins);
+    let mut found = Vec::new();
+    for (start, _) in text.iter().enumerate().skip(from).filter(|(_, byte)| may_begin(**byte)) {
+        for (literal, kind) in table() {
+            let end = start + literal.len();
+            if text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(literal.as_bytes())) {
+                found.push((start, end, kind));
+            }
+        }
+    }
+    found.sort_by_key(|(start, end, _)| (*end, *start));
+    found
 }
 
 #[expect(clippy::expect_used, reason = "a fixed table, built by every test of this crate")]
@@ -164,17 +188,31 @@ fn resume(text: &[u8], from: usize, carry: &mut Carry) -> usize {
 
 /// Finds everything up to the first block of key lines; where that block's lines begin.
 fn until_block(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) -> Option<(usize, pem::Block)> {
-    if holds_none(slice(text, from, text.len())) {
-        return None;
+    let is_short = text.len().saturating_sub(from) <= SHORT;
+    if is_short && ANCHORS.get().is_none() && SEEN.fetch_add(1, Ordering::Relaxed) < FIRST {
+        return judged(text, from, limit, hits, by_hand(text, from));
     }
     let anchors = ANCHORS.get_or_init(anchors);
+    let all = anchors.search.find_overlapping_iter(Input::new(text).range(from..));
+    let all = all.filter_map(|found| {
+        Some((found.start(), found.end(), *anchors.kinds.get(found.pattern().as_usize())?))
+    });
+    judged(text, from, limit, hits, all)
+}
+
+fn judged(
+    text: &[u8],
+    from: usize,
+    limit: usize,
+    hits: &mut Vec<Hit>,
+    all: impl IntoIterator<Item = Found>,
+) -> Option<(usize, pem::Block)> {
     let mut last = (from, from);
-    for found in anchors.search.find_overlapping_iter(Input::new(text).range(from..)) {
-        let (start, end) = (found.start(), found.end());
+    for (start, end, kind) in all {
         if start >= limit || (last.0 <= start && start < last.1) {
             continue;
         }
-        let hit = match anchors.kinds.get(found.pattern().as_usize())? {
+        let hit = match kind {
             Kind::Token(rule) => token::find(text, start, rule),
             Kind::Bearer => token::bearer(text, end),
             Kind::Field => field::find(text, start, end),
@@ -215,4 +253,40 @@ fn follows_colour(text: &[u8], m: usize) -> bool {
     let window = slice(text, m.saturating_sub(12), m);
     let digits = window.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
     window.get(..window.len() - digits).is_some_and(|lead| lead.ends_with(b"\x1b["))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What looks by hand finds what the automaton finds, in its order.
+    #[test]
+    fn both_ways_find_the_same() {
+        let anchors = anchors();
+        let literals: Vec<&str> = table().map(|(literal, _)| literal).collect();
+        let mut state = 1u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for _ in 0..2_000 {
+            let mut text = Vec::new();
+            for _ in 0..next(8) {
+                let literal = literals[next(literals.len())].as_bytes();
+                let part =
+                    &literal[next(2).min(literal.len())..literal.len() - next(3).min(literal.len() - 1)];
+                match next(3) {
+                    0 => text.extend(part.to_ascii_uppercase()),
+                    _ => text.extend(part),
+                }
+                text.extend(&b"a \n=:/"[..next(4)]);
+            }
+            let from = next(text.len() + 1);
+            let all = anchors.search.find_overlapping_iter(Input::new(&text).range(from..));
+            let by_machine: Vec<_> = all.map(|found| (found.start(), found.end())).collect();
+            let by_hand: Vec<_> =
+                by_hand(&text, from).into_iter().map(|(start, end, _)| (start, end)).collect();
+            assert_eq!(by_hand, by_machine, "{:?} from {from}", String::from_utf8_lossy(&text));
+        }
+    }
 }

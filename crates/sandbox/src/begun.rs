@@ -26,7 +26,7 @@ use crate::launch::{
 };
 use crate::line::Line;
 use crate::permit::Permit;
-use crate::plan::{Identity, Part, Plan};
+use crate::plan::{Identity, Mount, Part, Plan};
 use crate::receipt::RunId;
 use crate::root::FromHost;
 use crate::spec::identity_for;
@@ -40,6 +40,8 @@ pub struct Begun {
     line: Line,
     groups: Groups,
     identity: Identity,
+    /// What it has already.
+    base: Vec<Mount>,
 }
 
 /// What goes over the line besides descriptors.
@@ -70,11 +72,11 @@ impl Begun {
             .map_err(|error| LaunchError::Prepare("the current directory", error))?;
         let identity = identity_for((owner.uid(), owner.gid()), 0);
         let usual = Wanted { memory: Some(0), pids: Some(0), cpu: None };
-        Self::with(run, identity, usual, &files::base())
+        Self::with(run, identity, usual, files::base())
     }
 
     /// The same for other limits, around another base.
-    fn with(run: &RunId, identity: Identity, wanted: Wanted, base: &Base) -> Result<Self, LaunchError> {
+    fn with(run: &RunId, identity: Identity, wanted: Wanted, base: Base) -> Result<Self, LaunchError> {
         let init = sealed_init().map_err(|error| LaunchError::Prepare("process 1", error))?;
         let groups = Groups::unified(&format!("palisade-{run}"), wanted);
         Self::made(groups, identity, &init, base, None)
@@ -86,21 +88,21 @@ impl Begun {
         let mut groups = Groups::unified(name, every);
         groups.more(every);
         let tasks = std::mem::take(&mut groups.tasks);
-        Self::made(groups, identity, init, &files::base(), Some(tasks))
+        Self::made(groups, identity, init, files::base(), Some(tasks))
     }
 
     fn made(
         groups: Groups,
         identity: Identity,
         init: &OwnedFd,
-        base: &Base,
+        base: Base,
         tasks: Option<Vec<OwnedFd>>,
     ) -> Result<Self, LaunchError> {
         let (near, far) = Line::pair().map_err(LaunchError::Line)?;
         match fork(NAMESPACES, groups.unified.as_ref().map(AsFd::as_fd)).map_err(LaunchError::Namespaces)? {
             Side::Child => {
                 drop(near);
-                let broken = match build(&identity, &far, init.as_fd(), tasks.as_deref(), base) {
+                let broken = match build(&identity, &far, init.as_fd(), tasks.as_deref(), &base) {
                     Ok(never) => match never {},
                     Err(broken) => broken,
                 };
@@ -116,7 +118,7 @@ impl Begun {
                         .map_err(|error| LaunchError::Prepare("owners", error))?;
                     near.owners_are_known().map_err(|error| LaunchError::Line(error.into()))?;
                 }
-                Ok(Self { tree, line: near, groups, identity })
+                Ok(Self { tree, line: near, groups, identity, base: base.mounts })
             }
         }
     }
@@ -124,6 +126,11 @@ impl Begun {
     /// Who the processes will be.
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The mounts that it has already.
+    pub(crate) fn base(&self) -> &[Mount] {
+        &self.base
     }
 
     /// Whether it was begun as this plan wants it.
@@ -200,7 +207,7 @@ impl Plan {
         if !self.has(Part::ReadOnly) {
             base.mounts = self.mounts.iter().filter(|mount| mount.base).cloned().collect();
         }
-        Begun::with(&self.run, self.identity.clone(), self.together, &base)
+        Begun::with(&self.run, self.identity.clone(), self.together, base)
     }
 
     fn give(self, begun: Begun, mut standard: Standard) -> Result<Coming, LaunchError> {
@@ -214,6 +221,11 @@ impl Plan {
 }
 
 impl Coming {
+    /// What it is made of.
+    pub(crate) fn filled(&self) -> &Filled {
+        &self.of
+    }
+
     /// Waits until process 1 stands and every layer is on.
     ///
     /// # Errors

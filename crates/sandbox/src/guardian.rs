@@ -3,7 +3,8 @@
 //!
 //! A mount over a file goes when a program of the host replaces or removes the file, and a file that appears after the
 //! launch has none. Flow: [`Guardian`] (watches before the tree is looked through) -> [`Guardian::over`] (what the plan
-//! covers) -> [`Guardian::keep`] (a process of its own, before the command starts) -> [`Kept::end`] (findings).
+//! covers) -> [`Guardian::keep`] (a process of its own) -> [`Kept::begin`] (before the command starts) -> [`Kept::end`]
+//! (findings).
 //!
 //! On an event that concerns a cover everyone inside is stopped first; then it is looked, covered, and they go on
 //! ([`keep`]). Between the event and the stop are some hundred microseconds: what was read in them was read; a process
@@ -30,8 +31,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
+use crate::begun::{Coming, Filled};
 use crate::ending::{Fate, Finding};
-use crate::launch::{Held, Tree as Processes};
+use crate::launch::Tree as Processes;
 use crate::plan::{Access, Mount, Plan, Source, is_below};
 use crate::profile::Hidden;
 use crate::sys::process::{Side, fork, leave};
@@ -132,36 +134,26 @@ impl Guardian {
         Ok(())
     }
 
-    /// Starts the process that watches; it has begun to when this comes back.
-    fn keep(self, held: &Held, stubs: &Stubs) -> Result<Option<Kept>, Unguarded> {
+    /// Starts the process that will watch; it waits for [`Kept::begin`].
+    fn keep(self, over: &Filled, stubs: &Stubs) -> Result<Option<Kept>, Unguarded> {
         if self.tree.is_empty() {
             return Ok(None);
         }
         let worktree = self.worktree.clone();
-        let (hears, tells) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|error| Unguarded::Start(error.into()))?;
-        // What was queued since the tree was looked through is seen to before anything starts.
-        let mut waiting = [PollFd::new(&self.tree, PollFlags::IN)];
-        let is_late = !matches!(poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
+        let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+        let pipes = pipe().and_then(|first| Ok((first, pipe()?)));
+        let ((hears, tells), (waits, begins)) = pipes.map_err(|error| Unguarded::Start(error.into()))?;
         let launcher = rustix::process::getpid();
         match fork(0, None).map_err(Unguarded::Start)? {
             Side::Child => {
-                drop(hears);
-                keep::keep(self, held, stubs, tells, launcher, is_late);
+                drop((hears, begins));
+                keep::keep(self, over, stubs, tells, &waits, launcher);
                 leave(0)
             }
             Side::Parent(pid, pidfd) => {
-                drop(tells);
+                drop((tells, waits));
                 let process = Processes::new(pid, pidfd).map_err(Unguarded::Start)?;
-                if is_late {
-                    let mut ready = [0u8; 1];
-                    let told = rustix::io::read(&hears, &mut ready)
-                        .map_err(|error| Unguarded::Start(error.into()))?;
-                    if told == 0 {
-                        return Err(Unguarded::Start(io::Error::from_raw_os_error(libc::EPIPE)));
-                    }
-                }
-                Ok(Some(Kept { process, hears, worktree }))
+                Ok(Some(Kept { process, hears, begins: Some((begins, self.tree)), worktree }))
             }
         }
     }
@@ -247,10 +239,30 @@ impl Told {
 pub struct Kept {
     process: Processes,
     hears: OwnedFd,
+    /// Until it has begun: what tells it to, and what tells whether something happened since the tree was looked through.
+    begins: Option<(OwnedFd, Tree)>,
     worktree: PathBuf,
 }
 
 impl Kept {
+    /// Begins, around a sandbox that stands and whose command has not started. What happened since the tree was looked
+    /// through is seen to when this comes back.
+    ///
+    /// # Errors
+    /// When the process that watches is gone; the command must not start then.
+    pub fn begin(&mut self) -> Result<(), Unguarded> {
+        let Some((begins, tree)) = self.begins.take() else { return Ok(()) };
+        let mut waiting = [PollFd::new(&tree, PollFlags::IN)];
+        let is_late = !matches!(poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0));
+        let failed = |error: rustix::io::Errno| Unguarded::Start(error.into());
+        rustix::io::write(&begins, if is_late { b"L" } else { b"B" }).map_err(failed)?;
+        let mut ready = [0u8; 1];
+        if is_late && rustix::io::read(&self.hears, &mut ready).map_err(failed)? == 0 {
+            return Err(failed(rustix::io::Errno::PIPE));
+        }
+        Ok(())
+    }
+
     /// What happened to covers; for when the sandbox is gone.
     #[must_use]
     pub fn end(mut self) -> Vec<Finding> {
@@ -285,19 +297,19 @@ impl crate::Prepared {
         self.guardian.as_mut().map_or(Ok(()), |guardian| guardian.over(plan))
     }
 
-    /// Starts to keep the covers of a sandbox whose command has not started; none if there is nothing to keep.
+    /// Makes what will keep the covers of a sandbox that is on its way; none if there is nothing to keep.
     ///
     /// # Errors
     /// When the process that watches cannot be started; the command must not start then.
-    pub fn keep_covers(&mut self, held: &Held) -> Result<Option<Kept>, Unguarded> {
+    pub fn keep_covers(&mut self, coming: &Coming) -> Result<Option<Kept>, Unguarded> {
         match self.guardian.take() {
-            Some(guardian) => guardian.keep(held, &self.stubs),
+            Some(guardian) => guardian.keep(coming.filled(), &self.stubs),
             None => Ok(None),
         }
     }
 }
 
 /// Ends a sandbox that cannot be guarded.
-fn end(held: &Held) {
-    let _ = rustix::process::pidfd_send_signal(held.tree.pidfd.as_fd(), Signal::KILL);
+fn end(over: &Filled) {
+    let _ = rustix::process::pidfd_send_signal(over.tree.pidfd.as_fd(), Signal::KILL);
 }

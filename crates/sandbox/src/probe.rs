@@ -27,6 +27,7 @@ use crate::groups::Wanted;
 use crate::launch::{Held, LaunchError};
 use crate::permit::Permit;
 use crate::plan::{Access, Mount, Part, Plan};
+use crate::receipt::RunId;
 use crate::standard::Standard;
 use crate::sys;
 use attacks::ATTACKS;
@@ -189,6 +190,8 @@ impl SelfTest {
     /// The same sandbox with this program in it, and with nothing of the command.
     fn trial(&self, plan: &Plan, bait: &Bait) -> io::Result<Plan> {
         let mut trial = plan.clone();
+        // Its groups are not those of the sandbox that waits for its end.
+        trial.run = RunId::new().map_err(io::Error::other)?;
         trial.command = std::iter::once(PROGRAM.into()).chain(self.arguments.iter().cloned()).collect();
         trial.directory = "/".into();
         let outside = serde_json::to_string(&bait.outside).map_err(io::Error::other)?;

@@ -117,21 +117,19 @@ impl Root {
 
     fn mount(&self, mount: &Mount, from: FromHost) -> Result<(), Broken> {
         let root = self.0.as_fd();
+        if mount.source == Source::Nothing {
+            let target = beneath(root, &mount.at).at(Step::Mount, &mount.at)?;
+            let tree = nothing(mount, root, target.as_fd()).at(Step::Mount, &mount.at)?;
+            return put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at);
+        }
         let tree = match (&mount.source, from) {
             (Source::Layer(of), FromHost::Tree(room)) => in_room(mount, of, root, &room),
-            (_, from) => self.other(mount, from),
+            (_, FromHost::Tree(tree)) => Ok(tree),
+            (_, FromHost::None) => made(mount),
         };
         let tree = tree.at(Step::Mount, &mount.at)?;
         let target = target(root, mount, tree.as_fd()).at(Step::Mount, &mount.at)?;
         put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)
-    }
-
-    fn other(&self, mount: &Mount, from: FromHost) -> io::Result<OwnedFd> {
-        let root = self.0.as_fd();
-        match from {
-            FromHost::Tree(tree) => Ok(tree),
-            FromHost::None => made(mount, root),
-        }
     }
 }
 
@@ -233,27 +231,29 @@ fn layer(
     created(&file_system, mount.attributes())
 }
 
+/// Nothing, to be mounted over `target`.
+pub(crate) fn nothing(mount: &Mount, root: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let there = rustix::fs::fstat(target)?.st_mode;
+    let is_directory = FileType::from_raw_mode(there) == FileType::Directory;
+    let empty = if is_directory { ".empty/folder" } else { ".empty/file" };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let tree = rustix::mount::open_tree(root, empty, flags)?;
+    let private = Attributes { set: mount.attributes(), private: true, ..Attributes::default() };
+    sys::set_attributes(tree.as_fd(), private)?;
+    Ok(tree)
+}
+
 /// The mount, if it is the sandbox's own.
-pub(crate) fn made(mount: &Mount, root: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+fn made(mount: &Mount) -> io::Result<OwnedFd> {
     let attributes = mount.attributes();
     match &mount.source {
-        Source::Host(_) | Source::Layer(_) => Err(rustix::io::Errno::BADF.into()),
+        Source::Host(_) | Source::Layer(_) | Source::Nothing => Err(rustix::io::Errno::BADF.into()),
         Source::Memory(size, mode) => {
             let (size, mode) = (size.to_string(), format!("{mode:o}"));
             new("tmpfs", &[("size", &size), ("mode", &mode)], attributes)
         }
         Source::Processes => new("proc", &[], attributes),
         Source::Terminals => new("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], attributes),
-        Source::Nothing => {
-            let there = rustix::fs::fstat(beneath(root, &mount.at)?)?.st_mode;
-            let is_directory = FileType::from_raw_mode(there) == FileType::Directory;
-            let empty = if is_directory { ".empty/folder" } else { ".empty/file" };
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            let tree = rustix::mount::open_tree(root, empty, flags)?;
-            let private = Attributes { set: attributes, private: true, ..Attributes::default() };
-            sys::set_attributes(tree.as_fd(), private)?;
-            Ok(tree)
-        }
     }
 }
 

@@ -225,7 +225,7 @@ impl Spec {
     /// When a required layer is missing, or a path cannot be given.
     pub fn plan(self, run: RunId) -> Result<Plan, Unenforceable> {
         let identity = identity_for(self.owner()?, 0);
-        self.plan_as(run, identity)
+        self.plan_as(run, identity, files::base().mounts)
     }
 
     /// The same for a sandbox that is begun.
@@ -234,11 +234,16 @@ impl Spec {
     /// As [`Spec::plan`].
     pub fn plan_for(self, run: RunId, begun: &Begun) -> Result<Plan, Unenforceable> {
         let owns = begun.identity().owns.map(|_| self.owner()).transpose()?;
-        self.plan_as(run, Identity { owns, ..begun.identity().clone() })
+        self.plan_as(run, Identity { owns, ..begun.identity().clone() }, begun.base().to_vec())
     }
 
-    /// The same for processes that already are somebody.
-    pub(crate) fn plan_as(self, run: RunId, identity: Identity) -> Result<Plan, Unenforceable> {
+    /// The same for processes that already are somebody, over what every sandbox has.
+    pub(crate) fn plan_as(
+        self,
+        run: RunId,
+        identity: Identity,
+        base: Vec<Mount>,
+    ) -> Result<Plan, Unenforceable> {
         let landlock = match sys::landlock::version() {
             Some(version) => version,
             None if self.left_out.contains(&Part::Landlock) => 0,
@@ -271,7 +276,7 @@ impl Spec {
             let cleared = homes::clear(&own.host, &self.home, &mounts);
             cleared.map_err(|error| Unenforceable::Path(own.host.clone(), error.into()))?;
         }
-        let mounts = files::base().mounts.into_iter().chain(mounts).collect();
+        let mounts = base.into_iter().chain(mounts).collect();
         let mut files = files::made(&identity, &self.user, &self.home);
         files.extend(self.files);
         let mut variables = self.environment;

@@ -33,6 +33,7 @@ pub(crate) fn guard(
         return Ok((mounts, Stubs::default()));
     }
     let (stubs, _open) = Stubs::begin(books, worktree, run)?;
+    let mut leaves = Vec::new();
     for protected in protect {
         let at = worktree.join(&protected.path);
         keep_parents(worktree, &at, &mut mounts, &stubs)?;
@@ -46,11 +47,17 @@ pub(crate) fn guard(
             }
             Ok(_) => mounts.push(Mount::host(&at, &at, Access::Read)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                stubs.make_leaf(&at)?;
-                mounts.push(nothing(at));
+                if !leaves.contains(&at) {
+                    leaves.push(at.clone());
+                    mounts.push(nothing(at));
+                }
             }
             Err(error) => return Err(error),
         }
+    }
+    stubs.note_all(leaves.iter().map(PathBuf::as_path))?;
+    for leaf in &leaves {
+        stubs.make_leaf(leaf)?;
     }
     Ok((mounts, stubs))
 }

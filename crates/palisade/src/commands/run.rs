@@ -98,10 +98,14 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         let plan = doctor::proven(&home.state, plan)?;
         prepared.watch_over(&plan).map_err(|error| broken(&error))?;
         let coming = plan.launch_in(begun, standard(json)?).map_err(refused)?;
+        // While it is being made.
+        let kept = prepared.keep_covers(&coming).map_err(|error| broken(&error))?;
+        Control::sweep(&super::live::folder(&home));
+        let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
         record.prepare()?;
-        coming.held().map_err(refused)
+        coming.held().map(|held| (held, kept, control)).map_err(refused)
     });
-    let held = match held {
+    let (held, mut kept, control) = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
@@ -115,9 +119,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     };
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
-    Control::sweep(&super::live::folder(&home));
-    let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
-    let kept = prepared.keep_covers(&held).map_err(|error| broken(&error))?;
+    kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let ended = held.go().map_err(refused);
     let ended =
         ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));

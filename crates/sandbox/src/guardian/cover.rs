@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::launch::Tree as Processes;
 use crate::plan::{Access, Mount, Source};
-use crate::root::{beneath, made, put};
+use crate::root::{beneath, nothing, put};
 use crate::sys::process::{Side, fork, leave};
 use crate::sys::{self, Attributes};
 
@@ -145,7 +145,7 @@ fn put_over(root: BorrowedFd<'_>, there: &OwnedFd, place: &Path, how: How) -> io
         Ok::<OwnedFd, io::Error>(tree)
     };
     let tree = match how {
-        How::Nothing => made(&mount(Source::Nothing, Access::Read), root)?,
+        How::Nothing => nothing(&mount(Source::Nothing, Access::Read), root, there.as_fd())?,
         How::Read => itself(Access::Read)?,
         How::Write => itself(Access::Write)?,
     };

@@ -18,8 +18,8 @@ use rustix::process::{Pid, Signal};
 use super::cover::{How, Is, cover, identity, reads};
 use super::tree::Seen;
 use super::{Guardian, Told, What, end};
+use crate::begun::Filled;
 use crate::freeze::{Still, inhabitants};
-use crate::launch::Held;
 use crate::sys;
 use crate::worktree::Stubs;
 
@@ -30,21 +30,24 @@ const ROUND: Duration = Duration::from_secs(1);
 /// The most that is told.
 const MOST_TOLD: usize = 1000;
 
-/// Watches until the sandbox is gone, then tells what happened.
+/// Waits for the word to begin, watches until the sandbox is gone, then tells what happened.
 pub(super) fn keep(
     guardian: Guardian,
-    held: &Held,
+    held: &Filled,
     stubs: &Stubs,
     tells: OwnedFd,
+    waits: &OwnedFd,
     launcher: Pid,
-    is_late: bool,
 ) {
     let mut keeper =
         Keeper { guardian, held, stubs, known: BTreeSet::new(), told: BTreeMap::new(), pending: None };
-    if keeper.alone(&tells, launcher).is_err() {
+    let mut word = [0u8; 1];
+    let begun = keeper.alone(&tells, waits, launcher).is_ok() && rustix::io::read(waits, &mut word) == Ok(1);
+    if !begun {
         // Nothing is told, so the launcher takes it for lost.
         return end(held);
     }
+    let is_late = word == *b"L";
     let kept = keeper.watch(is_late.then_some(tells.as_fd()));
     if let Err((path, error)) = kept {
         keeper.tell(&path, What::Failed, Duration::ZERO).error = Some(error.to_string());
@@ -65,7 +68,7 @@ type Lost = (PathBuf, io::Error);
 
 struct Keeper<'a> {
     guardian: Guardian,
-    held: &'a Held,
+    held: &'a Filled,
     stubs: &'a Stubs,
     /// Hidden names that appeared.
     known: BTreeSet<PathBuf>,
@@ -76,7 +79,7 @@ struct Keeper<'a> {
 
 impl Keeper<'_> {
     /// Leaves the launcher's company and closes what is the launcher's.
-    fn alone(&self, tells: &OwnedFd, launcher: Pid) -> io::Result<()> {
+    fn alone(&self, tells: &OwnedFd, waits: &OwnedFd, launcher: Pid) -> io::Result<()> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         if rustix::process::getppid() != Some(launcher) {
             return Err(Errno::SRCH.into());
@@ -84,7 +87,7 @@ impl Keeper<'_> {
         rustix::process::setsid()?;
         let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let mut kept = self.guardian.tree.descriptors();
-        kept.extend([tells.as_fd(), self.held.tree.pidfd.as_fd()]);
+        kept.extend([tells.as_fd(), waits.as_fd(), self.held.tree.pidfd.as_fd()]);
         kept.extend(self.stubs.descriptor());
         sys::watch::keep_only(&kept, nothing.as_fd())?;
         std::mem::forget(nothing);

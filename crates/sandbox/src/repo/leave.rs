@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use super::host::{Git, exclusive, program, shown};
 use super::ingest::{Commit, IngestError, ingest};
 use super::{Repository, refs};
+use crate::files;
 use crate::launch::Held;
 use crate::permit::Permit;
 use crate::plan::Identity;
@@ -101,7 +102,7 @@ impl Repository {
         let null: OwnedFd = File::open("/dev/null").map_err(failed)?.into();
         let identity = self.identity_of_layer(&spec)?;
         let running = spec
-            .plan_as(run.clone(), identity)?
+            .plan_as(run.clone(), identity, files::base().mounts)?
             .launch(Permit::own_process(), Standard::of([null, out_inside, err_inside]))
             .and_then(Held::go)?;
         let mut told = Vec::new();

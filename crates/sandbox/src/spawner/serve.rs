@@ -210,7 +210,7 @@ impl Server {
             self.fill()?;
         }
         let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
-        let plan = spec.plan_as(run.clone(), waiting.identity().clone())?;
+        let plan = spec.plan_for(run.clone(), &waiting)?;
         let owners = match plan.identity.owns {
             Some(_) => Some(Owners::new(&plan.identity)?),
             None => None,

@@ -79,9 +79,15 @@ impl Stubs {
 
     /// Relies on a stub that is there.
     pub(crate) fn note(&self, at: &Path) -> io::Result<()> {
+        self.note_all(std::iter::once(at))
+    }
+
+    /// Relies on these, or will: what is on the page and was never made does no harm.
+    pub(crate) fn note_all<'a>(&self, all: impl Iterator<Item = &'a Path>) -> io::Result<()> {
         let Some(page) = &self.0 else { return Ok(()) };
-        let line: Vec<u8> = at.as_os_str().as_bytes().iter().copied().chain([0]).collect();
-        (&page.file).write_all(&line)
+        let lines: Vec<u8> =
+            all.flat_map(|at| at.as_os_str().as_bytes().iter().copied().chain([0])).collect();
+        (&page.file).write_all(&lines)
     }
 
     /// What keeps the page locked.
@@ -96,9 +102,8 @@ impl Stubs {
         Ok(rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(spare::MODE))?)
     }
 
-    /// Makes one that will be covered before anything is started.
+    /// Makes one that is noted and will be covered before anything is started.
     pub(crate) fn make_leaf(&self, at: &Path) -> io::Result<()> {
-        self.note(at)?;
         let (above, name) = parts(at)?;
         if let Some(page) = &self.0 {
             page.leaves.borrow_mut().insert(at.to_owned());
@@ -288,6 +293,7 @@ mod tests {
         let [plain, filled, changed] = [".envrc", ".mcp.json", ".npmrc"].map(|name| worktree.join(name));
         let mut first = begun(&state, &worktree, "one");
         for path in [&plain, &filled, &changed] {
+            first.note(path).unwrap();
             first.make_leaf(path).unwrap();
         }
         let number = fs::metadata(&plain).unwrap().ino();
@@ -297,6 +303,7 @@ mod tests {
         assert!(!plain.exists() && !changed.exists() && filled.join("x").exists());
         assert_eq!(spare(), 1, "the one that is as it was made");
         let mut second = begun(&state, &worktree, "two");
+        second.note(&plain).unwrap();
         second.make_leaf(&plain).unwrap();
         assert_eq!((fs::metadata(&plain).unwrap().ino(), spare()), (number, 0));
         let refused = second.make_leaf(&plain).unwrap_err();

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir, RenameFlags, SeekFrom};
+use rustix::fs::{Mode, OFlags, RawDir, RenameFlags, SeekFrom};
 use rustix::io::Errno;
 
 /// The most that wait.
@@ -60,12 +60,9 @@ impl Spare {
 
     /// Takes one back, if it is as it was; whether it is gone from there.
     pub(super) fn take(&self, above: BorrowedFd<'_>, name: &OsStr) -> bool {
-        if self.kept.get() >= MOST {
-            return false;
-        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(stub) = rustix::fs::openat(above, name, flags, Mode::empty()) else { return false };
-        if !is_as_made(stub.as_fd()) {
+        if self.kept.get() >= MOST || !is_as_made(stub.as_fd()) || !is_empty(stub.as_fd()) {
             return false;
         }
         let own = OsString::from_vec(format!("{}.{}", std::process::id(), self.kept.get()).into_bytes());
@@ -73,13 +70,9 @@ impl Spare {
         if rustix::fs::renameat_with(above, name, &self.folder, &own, keep).is_err() {
             return false;
         }
-        // Somebody may have put something into it, or another directory into its place, in the last moment.
-        let is_still = || {
-            rustix::fs::seek(&stub, SeekFrom::Start(0)).is_ok()
-                && names(stub.as_fd()).is_ok_and(|names| names.is_empty())
-                && same(&self.folder, &own, stub.as_fd())
-        };
-        if is_still() {
+        // What somebody put into it goes back, and so does what took its place in the last moment.
+        let again = rustix::fs::seek(&stub, SeekFrom::Start(0)).is_ok();
+        if again && is_empty(stub.as_fd()) && same(&self.folder, &own, stub.as_fd()) {
             self.kept.set(self.kept.get() + 1);
             return true;
         }
@@ -88,18 +81,25 @@ impl Spare {
     }
 }
 
-/// Whether it is empty and has nothing that we did not give it.
+/// Whether it has nothing that we did not give it, besides what is in it.
 fn is_as_made(stub: BorrowedFd<'_>) -> bool {
     let is_plain = rustix::fs::fstat(stub).is_ok_and(|found| {
-        let user = rustix::process::geteuid().as_raw();
-        FileType::from_raw_mode(found.st_mode) == FileType::Directory
-            && found.st_mode & 0o7777 == MODE
-            && found.st_uid == user
+        found.st_mode & 0o7777 == MODE && found.st_uid == rustix::process::geteuid().as_raw()
     });
     let mut none: [u8; 0] = [];
-    let has_attributes =
-        !matches!(rustix::fs::flistxattr(stub, &mut none[..]), Ok(0) | Err(Errno::OPNOTSUPP));
-    is_plain && !has_attributes && names(stub).is_ok_and(|names| names.is_empty())
+    is_plain && matches!(rustix::fs::flistxattr(stub, &mut none[..]), Ok(0) | Err(Errno::OPNOTSUPP))
+}
+
+/// Whether nothing is in a directory, from where it was read to.
+fn is_empty(folder: BorrowedFd<'_>) -> bool {
+    let mut buffer = [MaybeUninit::uninit(); 512];
+    let mut entries = RawDir::new(folder, &mut buffer);
+    while let Some(entry) = entries.next() {
+        if !entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b"..")) {
+            return false;
+        }
+    }
+    true
 }
 
 fn same(folder: &OwnedFd, name: &OsStr, stub: BorrowedFd<'_>) -> bool {

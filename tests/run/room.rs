@@ -96,7 +96,8 @@ impl Room {
         room
     }
 
-    fn own(&self, path: &Path) {
+    /// Gives a file to whom this room belongs.
+    pub fn own(&self, path: &Path) {
         if let (Who::User(user), true) = (self.who, rustix::process::geteuid().is_root()) {
             std::os::unix::fs::lchown(path, Some(user), Some(user)).unwrap();
         }

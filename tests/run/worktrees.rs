@@ -53,6 +53,29 @@ fn a_subdirectory_is_in_the_repository_around_it() {
     assert_eq!(room.git(&["show", "--stat", "--format="]), " sub/x | 1 +\n 1 file changed, 1 insertion(+)");
 }
 
+/// Whoever may write to a directory above could otherwise have all of it given to the command.
+#[test]
+fn a_repository_of_somebody_else_around_it_does_not_count() {
+    if !rustix::process::geteuid().is_root() {
+        return; // it takes two people
+    }
+    for who in everyone() {
+        let room = Room::empty(who);
+        let foreign = room.home().join("shared");
+        let own = foreign.join("own");
+        std::fs::create_dir_all(foreign.join(".git")).unwrap();
+        std::fs::create_dir(&own).unwrap();
+        std::fs::write(foreign.join("beside"), "not for the command").unwrap();
+        for path in [foreign.clone(), foreign.join(".git")] {
+            std::os::unix::fs::lchown(path, Some(65_000), Some(65_000)).unwrap();
+        }
+        room.own(&own);
+        let said = room.run_in(&own, &[], "touch made; ls -A ..").ok();
+        assert!(own.join("made").exists(), "{who:?}");
+        assert!(!said.out.contains("beside"), "{who:?}: {}", said.out);
+    }
+}
+
 #[test]
 fn adv_g05_a_repository_where_there_was_none_is_put_away() {
     for who in everyone() {

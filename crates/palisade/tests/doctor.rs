@@ -166,6 +166,33 @@ fn sbx_11_doctor_says_that_this_machine_is_fit_and_shows_no_secret() {
 }
 
 #[test]
+fn doctor_removes_what_a_killed_run_left() {
+    let place = Place::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_palisade"));
+    let mut run = place.dress(&mut command).args(["run", "--", "sleep", "60"]).spawn().unwrap();
+    let stub = place.path("work/.envrc");
+    let begun = std::time::Instant::now();
+    while !(stub.exists()
+        && place
+            .path("home/.local/state/palisade/live")
+            .read_dir()
+            .is_ok_and(|mut live| live.next().is_some()))
+    {
+        assert!(begun.elapsed().as_secs() < 20, "no stub was made");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(stub.exists(), "nobody was left to remove it");
+    // The process that kept covers has the page for a moment longer.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let output = place.palisade(&["--json", "doctor"]);
+    let removed = json(&output)["result"]["removed"].to_string();
+    assert!(removed.contains(".envrc"), "{removed}");
+    assert!(!stub.exists());
+}
+
+#[test]
 fn sbx_11_doctor_under_an_outer_filter_names_it() {
     let place = Place::new();
     let rows = [
@@ -210,7 +237,7 @@ fn sbx_10_a_missing_layer_refuses_the_run_and_names_layer_and_remedy() {
         (CLONE3, EPERM, "user namespaces"),
         (SETHOSTNAME, EPERM, "uts namespace"),
         (IOCTL, EPERM, "network namespace"),
-        (UNSHARE, EPERM, "cgroup namespace"),
+        (UNSHARE, EPERM, "mount namespace"),
         (FSOPEN, ENOSYS, "mounts"),
         (MOUNT_SETATTR, EPERM, "mounts"),
         (LANDLOCK, ENOSYS, "landlock"),

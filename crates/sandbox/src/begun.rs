@@ -25,12 +25,14 @@ use crate::launch::{
     Held, InsideEnds, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready, sealed_init,
 };
 use crate::line::Line;
+use crate::measure;
 use crate::permit::Permit;
 use crate::plan::{Identity, Mount, Part, Plan};
 use crate::receipt::RunId;
 use crate::root::FromHost;
 use crate::spec::identity_for;
 use crate::standard::Standard;
+use crate::sys;
 use crate::sys::process::{Side, fork, leave};
 
 /// A sandbox that is begun.
@@ -42,6 +44,8 @@ pub struct Begun {
     identity: Identity,
     /// What it has already.
     base: Vec<Mount>,
+    /// Who owns what is given, where that was made ahead.
+    owners: Option<Owners>,
 }
 
 /// What goes over the line besides descriptors.
@@ -88,7 +92,9 @@ impl Begun {
         let mut groups = Groups::unified(name, every);
         groups.more(every);
         let tasks = std::mem::take(&mut groups.tasks);
-        Self::made(groups, identity, init, files::base(), Some(tasks))
+        let mut begun = Self::made(groups, identity, init, files::base(), Some(tasks))?;
+        begun.owners = owners(&begun.identity)?;
+        Ok(begun)
     }
 
     fn made(
@@ -116,9 +122,9 @@ impl Begun {
                     let user = (identity.user, identity.host_user);
                     map(tree.pid, user, (identity.group, identity.host_group))
                         .map_err(|error| LaunchError::Prepare("owners", error))?;
-                    near.owners_are_known().map_err(|error| LaunchError::Line(error.into()))?;
+                    heard(near.owners_are_known())?;
                 }
-                Ok(Self { tree, line: near, groups, identity, base: base.mounts })
+                Ok(Self { tree, line: near, groups, identity, base: base.mounts, owners: None })
             }
         }
     }
@@ -139,26 +145,35 @@ impl Begun {
     }
 
     /// Gives it its plan, and groups for the limits that have none yet.
-    pub(crate) fn give(
-        mut self,
-        plan: &Plan,
-        owners: Option<&Owners>,
-        standard: &InsideEnds,
-    ) -> Result<Filled, LaunchError> {
-        let opened = opened(plan, owners)?;
+    pub(crate) fn give(mut self, plan: &Plan, standard: &InsideEnds) -> Result<Filled, LaunchError> {
+        let owners = match self.owners.take().filter(|_| self.identity == plan.identity) {
+            Some(owners) => Some(owners),
+            None => owners(&plan.identity)?,
+        };
+        let opened = opened(plan, owners.as_ref())?;
         self.groups.more(plan.together);
         self.groups.limit(plan.together);
         if plan.requires_groups && self.groups.enforced.len() < plan.together.count() {
             return Err(LaunchError::Groups);
         }
         let tasks = std::mem::take(&mut self.groups.tasks);
-        match hand_over(&self.line, plan, opened.as_deref(), standard, &tasks) {
-            // Why it is gone, it has told.
-            Ok(()) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {}
-            Err(error) => return Err(LaunchError::Line(error.into())),
-        }
+        heard(hand_over(&self.line, plan, opened.as_deref(), standard, &tasks))?;
         Ok(Filled { tree: self.tree, line: self.line, groups: self.groups })
     }
+}
+
+/// Whether it could be said; to one that is gone too, because that has told why, and is heard later.
+fn heard(said: rustix::io::Result<()>) -> Result<(), LaunchError> {
+    match said {
+        Ok(()) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
+        Err(error) => Err(LaunchError::Line(error.into())),
+    }
+}
+
+/// Who owns what is given, if that is not simply the caller.
+fn owners(identity: &Identity) -> Result<Option<Owners>, LaunchError> {
+    let owners = identity.owns.map(|_| Owners::new(identity)).transpose();
+    owners.map_err(|error| LaunchError::Prepare("owners", error))
 }
 
 /// A sandbox that has its plan, and what belongs to it.
@@ -212,10 +227,9 @@ impl Plan {
 
     fn give(self, begun: Begun, mut standard: Standard) -> Result<Coming, LaunchError> {
         let prepare = |what: &'static str| move |error: io::Error| LaunchError::Prepare(what, error);
-        let owners = self.identity.owns.map(|_| Owners::new(&self.identity)).transpose();
-        let owners = owners.map_err(prepare("owners"))?;
         let inside = standard.inside().map_err(prepare("standard input and output"))?;
-        let of = begun.give(&self, owners.as_ref(), &inside)?;
+        let of = begun.give(&self, &inside)?;
+        measure::prepare(&self);
         Ok(Coming { plan: self, of, standard })
     }
 }
@@ -324,6 +338,10 @@ fn build(
 ) -> Result<std::convert::Infallible, Broken> {
     let strange =
         |what: &str| Broken { step: inside::Step::Init, what: what.to_owned(), error: libc::EBADMSG };
+    // What else the launcher has open, and there may be much of it, is not for here.
+    let kept: Vec<BorrowedFd<'_>> =
+        [line.as_fd(), init].into_iter().chain(tasks.unwrap_or_default().iter().map(AsFd::as_fd)).collect();
+    sys::watch::close_but(&kept).map_err(|_| strange("descriptors"))?;
     let root = inside::begin(identity, line, tasks, base)?;
     let (handover, fds) = taken_over(line).map_err(|_| strange("plan"))?;
     let Handover { plan, standard, opened, groups } = handover;
@@ -346,5 +364,11 @@ fn build(
         standard: standard.each_ref().map(|fd| fd.as_ref().map(AsFd::as_fd)),
         groups,
     };
-    inside::finish(&mut given, root, tasks.is_none())
+    let broken = match inside::finish(&mut given, root, tasks.is_none()) {
+        Ok(never) => match never {},
+        Err(broken) => broken,
+    };
+    // On the line that it has now: the number of the other may be somebody else's.
+    given.line.tell_broken(&broken);
+    leave(125)
 }

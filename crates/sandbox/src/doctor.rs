@@ -111,7 +111,13 @@ pub(crate) fn no_landlock() -> Remedy {
 /// Why a step of a launch failed: which layer, what stands in the way, what to do.
 pub(crate) fn remedy(step: Step, what: &str, error: i32) -> Remedy {
     let wall = match step {
-        Step::Namespaces | Step::Owners => Wall::UserNamespaces,
+        Step::Namespaces => Wall::Namespace(match what {
+            "mount" => "mount",
+            "network" => "network",
+            "ipc" => "ipc",
+            _ => "uts",
+        }),
+        Step::Owners => Wall::UserNamespaces,
         Step::Host => Wall::Namespace("uts"),
         Step::Loopback => Wall::Namespace("network"),
         Step::Mount if what == "/proc" => Wall::Processes,

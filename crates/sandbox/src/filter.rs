@@ -20,6 +20,8 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::sync::OnceLock;
+
 use sha2::{Digest, Sha256};
 
 /// One instruction of classic BPF, laid out as the kernel's `sock_filter`.
@@ -56,6 +58,21 @@ impl Filter {
     #[must_use]
     pub fn new(tracing: Tracing) -> Self {
         Self { instructions: assemble::program(table::ALLOWED, refused::REFUSED, tracing) }
+    }
+
+    /// The same, assembled once: processes that are made later have it already.
+    pub(crate) fn of(tracing: Tracing) -> &'static (Self, [u8; 32]) {
+        static KNOWN: [OnceLock<(Filter, [u8; 32])>; 2] = [OnceLock::new(), OnceLock::new()];
+        let [refused, own] = &KNOWN;
+        let known = match tracing {
+            Tracing::Refused => refused,
+            Tracing::Own => own,
+        };
+        known.get_or_init(|| {
+            let filter = Self::new(tracing);
+            let hash = filter.hash();
+            (filter, hash)
+        })
     }
 
     /// What the kernel is given.

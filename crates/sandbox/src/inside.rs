@@ -95,7 +95,7 @@ pub(crate) fn begin(
         .at(Step::Owners, "parent")?;
     // Out of the caller's session: its terminal is not ours, and its signals do not reach us.
     rustix::process::setsid().at(Step::Owners, "session")?;
-    sys::process::own_namespaces().at(Step::Namespaces, "namespaces")?;
+    sys::process::own_namespaces().or_else(|(kind, error)| Err(error).at(Step::Namespaces, kind))?;
     own(identity, line)?;
     // A change of the user forgets whose end is ours.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
@@ -103,6 +103,7 @@ pub(crate) fn begin(
     groups.map_or(Ok(()), enter_groups)?;
     sys::process::name_host(HOST_NAME).at(Step::Host, "host name")?;
     sys::net::raise_loopback().at(Step::Loopback, "lo")?;
+    give_up_more()?;
     Root::new(base)
 }
 
@@ -133,6 +134,7 @@ pub(crate) fn join(given: &mut Given<'_>) -> Result<std::convert::Infallible, Br
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
             .at(Step::Owners, "parent")?;
     }
+    give_up_more()?;
     dress(given)
 }
 
@@ -157,7 +159,7 @@ fn dress(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
         wall::raise(plan).at(Step::Landlock, "rules")?;
     }
     if plan.has(Part::Seccomp) {
-        sys::load_filter(Filter::new(plan.tracing).instructions()).at(Step::Seccomp, "filter")?;
+        sys::load_filter(Filter::of(plan.tracing).0.instructions()).at(Step::Seccomp, "filter")?;
     }
     Err(sys::process::become_program(init.as_fd(), &arguments, &environment)).at(Step::Init, "process 1")
 }
@@ -269,9 +271,9 @@ fn descriptors(given: &Given<'_>, terminal: Option<&OwnedFd>) -> Result<OwnedFd,
     Ok(sys::process::adopt(4))
 }
 
-/// Gives up every privilege, and the ways to get one.
-fn give_up() -> Result<(), Broken> {
-    use rustix::thread::{CapabilitySet, CapabilitySets};
+/// Gives up the ways to get a privilege; those that one has stay.
+fn give_up_more() -> Result<(), Broken> {
+    use rustix::thread::CapabilitySet;
     for number in 0..64 {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         match rustix::thread::remove_capability_from_bounding_set(capability) {
@@ -280,7 +282,12 @@ fn give_up() -> Result<(), Broken> {
             Err(error) => return Err(error).at(Step::Privileges, "bounding set"),
         }
     }
-    rustix::thread::clear_ambient_capability_set().at(Step::Privileges, "ambient set")?;
+    rustix::thread::clear_ambient_capability_set().at(Step::Privileges, "ambient set")
+}
+
+/// Gives up every privilege.
+fn give_up() -> Result<(), Broken> {
+    use rustix::thread::{CapabilitySet, CapabilitySets};
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     rustix::thread::set_capabilities(None, none).at(Step::Privileges, "capabilities")

@@ -170,9 +170,6 @@ pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
         match line.hear().map_err(LaunchError::Line)? {
             Word::Terminal(fd) => terminal = Some(fd),
             Word::Ready => return Ok(terminal),
-            Word::Broken(Broken { step: inside::Step::Namespaces, error, .. }) => {
-                return Err(LaunchError::Namespaces(io::Error::from_raw_os_error(error)));
-            }
             Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
             Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
                 return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));
@@ -204,6 +201,7 @@ pub(crate) fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<
 }
 
 /// A user namespace that says whose files are shown as the sandbox's own.
+#[derive(Debug)]
 pub(crate) struct Owners {
     namespace: OwnedFd,
 }

@@ -129,10 +129,13 @@ impl Line {
         let mut bytes = [0u8; 512];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut was_left = false;
         let got = loop {
             let mut parts = [io::IoSliceMut::new(&mut bytes)];
             match rustix::net::recvmsg(&self.0, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
                 Err(rustix::io::Errno::INTR) => {}
+                // Told once, before what was said: the other end left without hearing everything.
+                Err(rustix::io::Errno::CONNRESET) if !was_left => was_left = true,
                 Err(rustix::io::Errno::CONNRESET) => return Ok(Word::Gone),
                 other => break other?.bytes,
             }

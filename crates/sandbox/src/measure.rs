@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use sha2::Digest as _;
 
@@ -22,7 +23,7 @@ use crate::receipt::{
 use crate::standard::Kind;
 use crate::wall;
 
-/// Programs below this size are hashed every time; above it their hash is remembered.
+/// Above this size the hash of a program is remembered on disk.
 const SMALL: u64 = 512 * 1024;
 
 /// What was found, and what was to be found.
@@ -42,7 +43,7 @@ impl Held {
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
         let Self { plan, tree, standard, groups, .. } = self;
         Measuring { plan, pid: tree.pid, groups, kinds: standard.kinds, host: &standard.host }
-            .measure(remembered)
+            .measure(Some(remembered))
     }
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Measuring<'a> {
 
 impl Measuring<'_> {
     /// Everything that the kernel tells, and what was planned.
-    pub(crate) fn measure(&self, remembered: &Path) -> io::Result<Account> {
+    pub(crate) fn measure(&self, remembered: Option<&Path>) -> io::Result<Account> {
         let process = Process(self.pid.as_raw_pid());
         let status = process.text("status")?;
         let field = |name: &str| {
@@ -81,7 +82,7 @@ impl Measuring<'_> {
             ambient: set("CapAmb")?,
         };
         let table = process.mounts(self.plan)?;
-        let own = Process::own();
+        let (own_namespaces, own_filters) = own()?;
         let (limits, planned_limits) = limits(self, &process)?;
         let binary = process.binary(remembered)?;
         let streams = process.streams()?;
@@ -110,7 +111,7 @@ impl Measuring<'_> {
             host_uid: plan.identity.host_user,
             host_gid: plan.identity.host_group,
             inside_uid: plan.identity.user,
-            namespaces: planned(own.namespaces()?),
+            namespaces: planned(own_namespaces),
             mounts: Mounts::over(&planned_table(plan, &table)),
             landlock: {
                 let Landlock { abi, handled, scopes } = landlock(plan);
@@ -119,7 +120,7 @@ impl Measuring<'_> {
             seccomp: PlannedSeccomp {
                 filter,
                 mode: if plan.has(Part::Seccomp) { 2 } else { 0 },
-                filters: own.filters()? + u32::from(plan.has(Part::Seccomp)),
+                filters: own_filters + u32::from(plan.has(Part::Seccomp)),
             },
             no_new_privs: true,
             capabilities: PlannedCapabilities::NONE,
@@ -145,6 +146,23 @@ impl Measuring<'_> {
             None => Stream::Closed,
         }
     }
+}
+
+/// This process' own namespaces and filters, which never change.
+fn own() -> io::Result<(Namespaces, u32)> {
+    static KNOWN: OnceLock<(Namespaces, u32)> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let own = Process::own();
+    let found = (own.namespaces()?, own.filters()?);
+    Ok(KNOWN.get_or_init(|| found).clone())
+}
+
+/// Reads what does not depend on any sandbox, while something else is waited for.
+pub(crate) fn prepare(plan: &Plan) {
+    let _ = own();
+    let _ = filter(plan);
 }
 
 fn strange(what: &str) -> io::Error {
@@ -272,7 +290,7 @@ impl Process {
     }
 
     /// The program that process 1 will start, as it is inside.
-    fn binary(&self, remembered: &Path) -> io::Result<Binary> {
+    fn binary(&self, remembered: Option<&Path>) -> io::Result<Binary> {
         let words = std::fs::read(self.path("cmdline"))?;
         let path = words.split(|byte| *byte == 0).nth(1).ok_or_else(|| strange("cmdline"))?;
         let path = String::from_utf8_lossy(path).into_owned();
@@ -297,8 +315,15 @@ impl Process {
     }
 }
 
-/// The hash of a program; of a large one it is remembered under what would change with it.
-fn hash(mut file: std::fs::File, remembered: &Path) -> io::Result<Digest> {
+/// Hashes of programs that this process saw.
+static SEEN: Mutex<BTreeMap<String, Digest>> = Mutex::new(BTreeMap::new());
+
+/// The most of them.
+const MOST_SEEN: usize = 1024;
+
+/// The hash of a program, remembered under what would change with it; of a large one also for later processes, if there
+/// is a folder for that.
+fn hash(file: std::fs::File, remembered: Option<&Path>) -> io::Result<Digest> {
     use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
     let key = format!(
@@ -309,29 +334,41 @@ fn hash(mut file: std::fs::File, remembered: &Path) -> io::Result<Digest> {
         found.ctime(),
         found.ctime_nsec()
     );
-    let place = remembered.join(key);
-    if found.size() > SMALL {
-        let known = std::fs::read_to_string(&place).ok().and_then(|text| Digest::try_from(text).ok());
-        if let Some(digest) = known {
-            return Ok(digest);
-        }
+    let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(digest) = seen().get(&key) {
+        return Ok(*digest);
     }
+    let place = remembered.filter(|_| found.size() > SMALL).map(|folder| (folder, folder.join(&key)));
+    let known = place.as_ref().and_then(|(_, place)| std::fs::read_to_string(place).ok());
+    let digest = match known.and_then(|text| Digest::try_from(text).ok()) {
+        Some(digest) => digest,
+        None => {
+            let digest = hashed(file)?;
+            if let Some((folder, place)) = place {
+                // Only a help: without it the next run hashes again.
+                let _ = std::fs::create_dir_all(folder);
+                let _ = std::fs::write(&place, digest.to_string());
+            }
+            digest
+        }
+    };
+    let mut seen = seen();
+    if seen.len() < MOST_SEEN {
+        seen.insert(key, digest);
+    }
+    Ok(digest)
+}
+
+fn hashed(mut file: std::fs::File) -> io::Result<Digest> {
     let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 64 * 1024]);
     loop {
         match file.read(&mut bytes) {
-            Ok(0) => break,
+            Ok(0) => return Ok(Digest(hash.finalize().into())),
             Ok(got) => hash.update(bytes.get(..got).unwrap_or_default()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    let digest = Digest(hash.finalize().into());
-    if found.size() > SMALL {
-        // Only a help: without it the next run hashes again.
-        let _ = std::fs::create_dir_all(remembered);
-        let _ = std::fs::write(&place, digest.to_string());
-    }
-    Ok(digest)
 }
 
 fn entry<'a>(at: &str, kind: &str, options: impl Iterator<Item = &'a str>) -> MountEntry {
@@ -411,7 +448,7 @@ fn landlock(plan: &Plan) -> Landlock {
 }
 
 fn filter(plan: &Plan) -> Digest {
-    if plan.has(Part::Seccomp) { Digest(Filter::new(plan.tracing).hash()) } else { Digest([0; 32]) }
+    if plan.has(Part::Seccomp) { Digest(Filter::of(plan.tracing).1) } else { Digest([0; 32]) }
 }
 
 fn planned(own: Namespaces) -> PlannedNamespaces {

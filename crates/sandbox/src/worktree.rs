@@ -55,10 +55,7 @@ pub(crate) fn guard(
             Err(error) => return Err(error),
         }
     }
-    stubs.note_all(leaves.iter().map(PathBuf::as_path))?;
-    for leaf in &leaves {
-        stubs.make_leaf(leaf)?;
-    }
+    stubs.make_leaves(&leaves)?;
     Ok((mounts, stubs))
 }
 

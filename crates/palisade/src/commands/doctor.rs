@@ -31,7 +31,11 @@ pub(super) fn run(config: Option<&Path>, args: &DoctorArgs) -> Result<Shown, Fai
     };
     let findings = judge(&Facts::gather(&places));
     let mut text = told(&findings);
-    let mut result = json!({ "checks": findings });
+    let removed = sandbox::sweep(&home.state);
+    for path in &removed {
+        text.push_str(&format!("removed `{}`, which a run that was killed had left\n", path.display()));
+    }
+    let mut result = json!({ "checks": findings, "removed": removed });
     let mut wrong = findings.iter().filter(|finding| finding.blocks()).count();
     if args.self_test && wrong == 0 {
         let (attacks, shown, through) = attacked(&home, &args.profile)?;

@@ -313,9 +313,16 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
-/// The repository around a directory, or the directory.
+/// The repository around a directory, or the directory. A repository of somebody else's does not count: whoever may
+/// write to a directory above could put one there and so have all of it given to the command.
 fn worktree(directory: &Path) -> PathBuf {
-    let has_git = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
+    let owner = |path: &Path| std::fs::metadata(path).map(|found| found.uid()).ok();
+    let (own, caller) = (owner(directory), Some(rustix::process::geteuid().as_raw()));
+    let has_git = |path: &&Path| {
+        let found = path.join(".git").symlink_metadata().map(|found| found.uid()).ok();
+        let is_ours = |uid| uid == own || uid == caller;
+        found.is_some() && is_ours(found) && is_ours(owner(path))
+    };
     directory.ancestors().find(has_git).unwrap_or(directory).to_owned()
 }
 

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 
 use super::Options;
 use super::message::{self, Account, Answer, Order, Verb};
 use crate::begun::{Begun, Filled};
-use crate::groups::Wanted;
-use crate::launch::{InsideEnds, LaunchError, Owners, ready, sealed_init};
+use crate::groups::{Groups, Wanted};
+use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
 use crate::line::Word;
 use crate::measure::Measuring;
 use crate::plan::{Access, Identity, Limited};
@@ -40,7 +41,18 @@ struct Server {
     runs: BTreeMap<RunId, Run>,
     /// Whose files the last order was about: the next one is likely about the same.
     owner: (u32, u32),
+    /// Groups of sandboxes that are gone, to be removed when there is time.
+    left: Vec<Groups>,
+    /// Until when nothing is made ahead, because it could not be.
+    pause: Option<Instant>,
 }
+
+/// How long nobody may want anything before something is made ahead.
+const QUIET: Duration = Duration::from_millis(2);
+/// How long nothing is made ahead after it could not be.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The most groups that wait to be removed.
+const MOST_LEFT: usize = 64;
 
 /// Why an order was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +76,23 @@ enum NotMade {
 /// Serves until the caller is gone.
 pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Each sandbox takes a few descriptors here.
+    let own = rustix::process::getrlimit(Resource::Nofile);
+    let most = rustix::process::Rlimit { current: own.maximum, maximum: own.maximum };
+    rustix::process::setrlimit(Resource::Nofile, most)?;
     let init = sealed_init()?;
-    let mut server =
-        Server { options, init, pool: Vec::new(), made: 0, runs: BTreeMap::new(), owner: (0, 0) };
+    let mut server = Server {
+        options,
+        init,
+        pool: Vec::new(),
+        made: 0,
+        runs: BTreeMap::new(),
+        owner: (0, 0),
+        left: Vec::new(),
+        pause: None,
+    };
     loop {
-        let has_room = server.pool.len() < server.options.pool;
-        for on in server.ready(line.as_fd(), has_room)? {
+        for on in server.ready(line.as_fd())? {
             match on {
                 On::Caller => {
                     let (verb, fds) = message::receive::<Verb>(line.as_fd())?;
@@ -83,8 +106,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                         message::send(line.as_fd(), &answer, &[])?;
                     }
                 }
-                // Nothing else to do: make one more for the pool.
-                On::Idle => server.fill().map_err(io::Error::other)?,
+                On::Idle => server.idle(),
             }
         }
     }
@@ -98,16 +120,43 @@ enum On {
 }
 
 impl Server {
-    fn ready(&self, caller: BorrowedFd<'_>, has_room: bool) -> io::Result<Vec<On>> {
+    /// How long to wait for others before there is something to do; none: as long as it takes.
+    fn quiet(&self) -> Option<Duration> {
+        let pause = self.pause.map(|until| until.saturating_duration_since(Instant::now()));
+        match (self.pool.len() < self.options.pool, pause) {
+            (true, None) if self.pool.is_empty() => Some(Duration::ZERO),
+            (true, None) => Some(QUIET),
+            (true, Some(pause)) if self.left.is_empty() => Some(pause.max(QUIET)),
+            (true, Some(_)) => Some(QUIET),
+            (false, _) => (!self.left.is_empty()).then_some(QUIET),
+        }
+    }
+
+    /// Nobody wants anything: clears away, and makes one more for the pool.
+    fn idle(&mut self) {
+        self.left.clear();
+        reap_left();
+        self.pause = self.pause.filter(|until| *until > Instant::now());
+        self.fill_one();
+    }
+
+    /// A pool that cannot be filled, for want of processes or memory, is no reason to end those who run.
+    fn fill_one(&mut self) {
+        if self.pause.is_none() && self.pool.len() < self.options.pool && self.fill().is_err() {
+            self.pause = Instant::now().checked_add(PAUSE);
+        }
+    }
+
+    fn ready(&self, caller: BorrowedFd<'_>) -> io::Result<Vec<On>> {
         let mut polled = vec![PollFd::from_borrowed_fd(caller, PollFlags::IN)];
         for run in self.runs.values() {
             let flags = if run.gone { PollFlags::empty() } else { PollFlags::IN };
             polled.push(PollFd::from_borrowed_fd(run.standing.line.as_fd(), flags));
             polled.push(PollFd::new(&run.standing.tree.pidfd, PollFlags::IN));
         }
-        let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        match poll(&mut polled, has_room.then_some(&timeout)) {
-            Ok(0) if has_room => return Ok(vec![On::Idle]),
+        let quiet = self.quiet().and_then(|quiet| rustix::event::Timespec::try_from(quiet).ok());
+        match poll(&mut polled, quiet.as_ref()) {
+            Ok(0) => return Ok(vec![On::Idle]),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -159,7 +208,13 @@ impl Server {
                 })
             }
             Some(Verb::Go { run }) => match self.runs.get(&run).map(|found| found.standing.line.go(None)) {
-                Some(Ok(())) => None,
+                Some(Ok(())) => {
+                    // Now the command works and nobody waits for us.
+                    if self.pool.len() < self.options.pool / 2 {
+                        self.fill_one();
+                    }
+                    None
+                }
                 Some(Err(_)) | None => unknown(run),
             },
             Some(Verb::Signal { run, signal }) => {
@@ -211,14 +266,10 @@ impl Server {
         }
         let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
         let plan = spec.plan_for(run.clone(), &waiting)?;
-        let owners = match plan.identity.owns {
-            Some(_) => Some(Owners::new(&plan.identity)?),
-            None => None,
-        };
         let kinds = [Kind::Passed; 3];
         let ends = standard.each_ref().map(|fd| fd.try_clone().map(Some));
         let [input, output, error] = ends;
-        let standing = waiting.give(&plan, owners.as_ref(), &InsideEnds([input?, output?, error?]))?;
+        let standing = waiting.give(&plan, &InsideEnds([input?, output?, error?]))?;
         ready(&standing.line)?;
         let measuring = Measuring {
             plan: &plan,
@@ -227,7 +278,7 @@ impl Server {
             kinds,
             host: &standard,
         };
-        let found = measuring.measure(Path::new(""))?;
+        let found = measuring.measure(None)?;
         let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
         let account = Account {
             pid: standing.tree.pid.as_raw_pid(),
@@ -291,6 +342,10 @@ impl Server {
     fn end(&mut self, name: &RunId) -> Option<Answer> {
         let mut run = self.runs.remove(name)?;
         run.standing.tree.end();
+        if self.left.len() >= MOST_LEFT {
+            self.left.clear();
+        }
+        self.left.push(std::mem::take(&mut run.standing.groups));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
 }

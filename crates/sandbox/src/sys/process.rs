@@ -153,11 +153,17 @@ pub(crate) fn adopt(number: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Gets mounts, a network, queues and names of its own; the caller has a user namespace of its own.
-pub(crate) fn own_namespaces() -> io::Result<()> {
-    let all = libc::CLONE_NEWNS | libc::CLONE_NEWNET | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-    // SAFETY: no pointers, and the caller has one thread.
-    checked(unsafe { libc::unshare(all) }.into())?;
+/// Namespaces that a process makes for itself, by name; the caller has a user namespace of its own.
+pub(crate) fn own_namespaces() -> Result<(), (&'static str, io::Error)> {
+    for (kind, name) in [
+        (libc::CLONE_NEWNS, "mount"),
+        (libc::CLONE_NEWNET, "network"),
+        (libc::CLONE_NEWIPC, "ipc"),
+        (libc::CLONE_NEWUTS, "uts"),
+    ] {
+        // SAFETY: no pointers, and the caller has one thread.
+        checked(unsafe { libc::unshare(kind) }.into()).map_err(|error| (name, error))?;
+    }
     Ok(())
 }
 

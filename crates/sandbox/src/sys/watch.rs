@@ -11,6 +11,11 @@ pub(crate) fn keep_only(kept: &[BorrowedFd<'_>], nothing: BorrowedFd<'_>) -> io:
     for number in 0..3 {
         place(nothing, number, false)?;
     }
+    close_but(kept)
+}
+
+/// Closes every descriptor but these and the first three.
+pub(crate) fn close_but(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut numbers: Vec<u32> = kept.iter().filter_map(|fd| u32::try_from(fd.as_raw_fd()).ok()).collect();
     numbers.sort_unstable();
     let mut first = 3;

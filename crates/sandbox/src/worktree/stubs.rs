@@ -102,18 +102,23 @@ impl Stubs {
         Ok(rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(spare::MODE))?)
     }
 
-    /// Makes one that is noted and will be covered before anything is started.
-    pub(crate) fn make_leaf(&self, at: &Path) -> io::Result<()> {
-        let (above, name) = parts(at)?;
-        if let Some(page) = &self.0 {
-            page.leaves.borrow_mut().insert(at.to_owned());
-            if let Some(spare) = &page.spare
-                && spare.give(above.as_fd(), name)?
-            {
-                return Ok(());
+    /// Makes those that will be covered before anything is started.
+    pub(crate) fn make_leaves(&self, leaves: &[PathBuf]) -> io::Result<()> {
+        self.note_all(leaves.iter().map(PathBuf::as_path))?;
+        let mut folders = Folders::default();
+        for at in leaves {
+            let (above, name) = folders.of(at)?;
+            if let Some(page) = &self.0 {
+                page.leaves.borrow_mut().insert(at.clone());
+                if let Some(spare) = &page.spare
+                    && spare.give(above, name)?
+                {
+                    continue;
+                }
             }
+            rustix::fs::mkdirat(above, name, Mode::from_raw_mode(spare::MODE))?;
         }
-        Ok(rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(spare::MODE))?)
+        Ok(())
     }
 
     /// Removes what nobody relies on.
@@ -232,10 +237,11 @@ fn remove(
     // Deeper ones first: what was made anew later may lie above.
     let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| !kept.contains(*path)).collect();
     paths.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    let mut folders = Folders::default();
     for path in paths {
-        let removed = parts(path).and_then(|(above, name)| match take(path, above.as_fd(), name) {
+        let removed = folders.of(path).and_then(|(above, name)| match take(path, above, name) {
             true => Ok(()),
-            false => Ok(rustix::fs::unlinkat(&above, name, AtFlags::REMOVEDIR)?),
+            false => Ok(rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)?),
         });
         if removed
             .is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOTEMPTY | Errno::EXIST)))
@@ -248,9 +254,32 @@ fn remove(
 
 /// The directory that a stub is in, reached without following a link, and its name.
 fn parts(at: &Path) -> io::Result<(OwnedFd, &OsStr)> {
-    let (Some(above), Some(name)) = (at.parent(), at.file_name()) else { return Err(Errno::INVAL.into()) };
+    let (above, name) = split(at)?;
+    Ok((folder(above)?, name))
+}
+
+fn split(at: &Path) -> io::Result<(&Path, &OsStr)> {
+    at.parent().zip(at.file_name()).ok_or_else(|| Errno::INVAL.into())
+}
+
+fn folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok((rustix::fs::openat2(CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?, name))
+    Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)
+}
+
+/// Directories that are opened once: most stubs lie in the same one.
+#[derive(Default)]
+struct Folders(Option<(PathBuf, OwnedFd)>);
+
+impl Folders {
+    fn of<'a>(&mut self, at: &'a Path) -> io::Result<(BorrowedFd<'_>, &'a OsStr)> {
+        let (above, name) = split(at)?;
+        if self.0.as_ref().is_none_or(|(known, _)| known != above) {
+            self.0 = Some((above.to_owned(), folder(above)?));
+        }
+        let (_, folder) = self.0.as_ref().ok_or(Errno::INVAL)?;
+        Ok((folder.as_fd(), name))
+    }
 }
 
 #[cfg(test)]
@@ -292,10 +321,7 @@ mod tests {
         let spare = || state.join("spare").read_dir().unwrap().count();
         let [plain, filled, changed] = [".envrc", ".mcp.json", ".npmrc"].map(|name| worktree.join(name));
         let mut first = begun(&state, &worktree, "one");
-        for path in [&plain, &filled, &changed] {
-            first.note(path).unwrap();
-            first.make_leaf(path).unwrap();
-        }
+        first.make_leaves(&[plain.clone(), filled.clone(), changed.clone()]).unwrap();
         let number = fs::metadata(&plain).unwrap().ino();
         fs::write(filled.join("x"), "").unwrap();
         fs::set_permissions(&changed, fs::Permissions::from_mode(0o777)).unwrap();
@@ -303,10 +329,9 @@ mod tests {
         assert!(!plain.exists() && !changed.exists() && filled.join("x").exists());
         assert_eq!(spare(), 1, "the one that is as it was made");
         let mut second = begun(&state, &worktree, "two");
-        second.note(&plain).unwrap();
-        second.make_leaf(&plain).unwrap();
+        second.make_leaves(std::slice::from_ref(&plain)).unwrap();
         assert_eq!((fs::metadata(&plain).unwrap().ino(), spare()), (number, 0));
-        let refused = second.make_leaf(&plain).unwrap_err();
+        let refused = second.make_leaves(std::slice::from_ref(&plain)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
         // What is there at the end is somebody else's.
         fs::remove_dir(&plain).unwrap();

@@ -8,10 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use access::{Lifetimes, Principal, ReadWholeLedger};
+use anyhow::Context;
 use model::SystemClock;
-use runtime::{IndexedEntry, Source, Store, open_engine};
+use redact::Redactor;
+use runtime::{Boot, IndexedEntry, Mode, Runtime, Source, Store, open_engine};
 use store::LedgerFilter;
-use vault::{KeyRing, MasterKey};
+use vault::{KeyRing, MasterKey, Secret};
 
 use crate::ledger_pace::percentile;
 use crate::report::{Bound, Row};
@@ -31,7 +34,8 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     threads.block_on(async {
         std::fs::DirBuilder::new().mode(0o700).create(home.path().join("store"))?;
-        let ring = KeyRing::new(MasterKey::random()?);
+        let ring = Arc::new(KeyRing::new(MasterKey::random()?));
+        let (runtime, who) = caller(home.path(), &ring).await?;
         let engine = open_engine(home.path(), &Source::Embedded, &ring).await?;
         let store = Store::start(engine, Arc::new(SystemClock)).await?;
         for start in (0..count).step_by(5_000) {
@@ -44,8 +48,9 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
             let mut times = Vec::new();
             for number in 0..QUERIES {
                 let wanted = filter(number * 7_919 % count);
+                let permit = runtime.gate().authorize(&who, ReadWholeLedger {}).await?;
                 let begun = Instant::now();
-                let found = store.search_ledger(&wanted, 50).await?;
+                let found = store.search_ledger(permit, &wanted, 50).await?;
                 times.push(begun.elapsed().as_secs_f64() * 1_000.0);
                 anyhow::ensure!(!found.is_empty(), "{name}: nothing found");
             }
@@ -67,6 +72,30 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
         });
         Ok((rows, Vec::new()))
     })
+}
+
+/// Someone who may search: a search takes a permit, and only a gate gives one.
+async fn caller(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(Arc<Runtime>, Principal)> {
+    let runtime = Runtime::boot(Boot {
+        data: data.to_owned(),
+        source: Source::Embedded,
+        ring: Arc::clone(ring),
+        mode: Mode::Solo,
+        worktree_rbac: true,
+        totp_actions: Vec::new(),
+        lifetimes: Lifetimes::default(),
+        clock: Arc::new(SystemClock),
+        redactor: Redactor::new(),
+        ledger: ledger::Options::default(),
+        on_loss: runtime::OnLoss::Refuse,
+    })
+    .await?;
+    let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;
+    let password = Secret::new("correct horse battery".to_owned());
+    let (email, name) = ("ana@example.org".parse()?, "Ana".parse()?);
+    let tokens = runtime.auth().bootstrap(secret.expose(), email, name, password, "bench").await?;
+    let who = runtime.auth().authenticate(tokens.access.expose()).await?;
+    Ok((runtime, who))
 }
 
 /// A filter for the entry with this number.

@@ -5,10 +5,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use api::{CreateWorktreeRequest, LedgerFilter, WorktreeFilter};
+use api::{CreateWorktreeRequest, LedgerFilter, UpdateUserRequest, WorktreeFilter};
 use tests::Host;
 
-use crate::gateway_wire::until;
+use crate::gateway_wire::{ask, until};
 
 /// A folder on a small disk of its own, if we may mount one; it is gone when this ends.
 pub struct Disk {
@@ -73,6 +73,9 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
     let repo = host.repo("demo");
     let worktree = host.owner().worktree(&repo, "one", "session");
     let (bo, cy) = (host.user("bo", "member"), host.user("cy", "member"));
+    let (di, ed) = (host.user("di", "admin"), host.user("ed", "member"));
+    host.owner().client.add_owner(&worktree.id, &di.id).unwrap();
+    let worktree = host.owner().client.worktree(&worktree.id).unwrap();
     let key = host
         .owner()
         .client
@@ -92,6 +95,15 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
             create("two").map(drop),
             client.update_worktree(&worktree.id, "changed").map(drop),
             client.set_tier(&worktree.id, "all").map(drop),
+            client.add_owner(&worktree.id, &cy.id).map(drop),
+            client.update_user(&ed.id, &role("admin")).map(drop),
+            // Lower than now, and not the lowest: by the time it is written it may be a raise.
+            client.set_tier(&worktree.id, "view").map(drop),
+            client.update_user(&di.id, &role("member")).map(drop),
+            // The lowest, and something else with it.
+            client
+                .update_user(&di.id, &UpdateUserRequest { enabled: Some(true), ..role("viewer") })
+                .map(drop),
             client
                 .create_repo(&api::CreateRepoRequest {
                     name: "r".into(),
@@ -119,6 +131,12 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
     assert_eq!(second.client.whoami().unwrap_err().status(), Some(401));
     client.sign_out_user(&cy.id).unwrap();
     assert_eq!(cy.client.whoami().unwrap_err().status(), Some(401));
+    assert_eq!(client.set_tier(&worktree.id, "none").unwrap().tier, "none");
+    assert_eq!(ed.client.worktree(&worktree.id).unwrap_err().status(), Some(404), "the tier took effect");
+    assert_eq!(di.client.worktree(&worktree.id).unwrap().owners.len(), 2);
+    assert!(!client.remove_owner(&worktree.id, &di.id).unwrap().owners.contains(&di.id));
+    assert_eq!(client.update_user(&di.id, &role("viewer")).unwrap().role, "viewer");
+    assert_eq!(di.client.whoami().unwrap_err().status(), Some(401), "who is demoted signs in again");
     for _ in 0..20 {
         assert_eq!(create("three").unwrap_err().status(), Some(503), "the room is not for what widens");
     }
@@ -134,6 +152,9 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
         ("key.revoke", &key.key.id),
         ("signin.end_all", &cy.id),
         ("worktree.archive", &worktree.id),
+        ("worktree.set_tier", &worktree.id),
+        ("worktree.set_owners", &worktree.id),
+        ("user.update", &di.id),
     ] {
         let found = entries(action);
         assert!(
@@ -142,6 +163,8 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
         );
     }
     assert_eq!(entries("signin.end").len(), 2, "allowed, done");
+    let done = |action: &str| entries(action).iter().filter(|entry| entry.decision == "done").count();
+    assert_eq!((done("worktree.set_tier"), done("user.update")), (1, 1), "nothing that widens was done");
     let report = client.verify_ledger().unwrap();
     assert_eq!((report.verdict.as_str(), report.findings.len()), ("intact", 0), "{report:?}");
 
@@ -158,6 +181,13 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
         .collect();
     assert_eq!(there, ["four"], "`one` is archived, the refused ones never were");
     assert!(!host.owner().client.user(&bo.id).unwrap().enabled);
+    assert_eq!(host.owner().client.user(&di.id).unwrap().role, "viewer");
+    let narrowed = host.owner().client.worktree(&worktree.id).unwrap();
+    assert_eq!((narrowed.tier.as_str(), narrowed.owners.len()), ("none", 1));
+}
+
+fn role(word: &str) -> UpdateUserRequest {
+    UpdateUserRequest { role: Some(word.into()), ..UpdateUserRequest::default() }
 }
 
 /// LED-02: a daemon that is killed on a full disk comes back on it, narrows, and forgets nothing.
@@ -179,4 +209,44 @@ fn led_02_a_kill_on_a_full_disk_loses_no_narrowing() {
     let filter = LedgerFilter { action: Some("user.disable".into()), ..LedgerFilter::default() };
     assert!(host.ledger(&filter).iter().any(|entry| entry.resource == bo.id), "{:?}", host.ledger(&filter));
     assert_eq!(host.owner().client.verify_ledger().unwrap().verdict, "intact");
+}
+
+/// LED-02, GTW-14: a key does not keep what only narrows this time from happening on a full disk, and lets nothing
+/// through that widens.
+#[test]
+fn led_02_a_keyed_act_that_narrows_this_time_happens_on_a_full_disk() {
+    let disk = Disk::small("32m");
+    if !disk.is_own() {
+        return; // only root can mount a small disk
+    }
+    let host = Host::builder().in_folder(&disk.folder()).start();
+    let repo = host.repo("demo");
+    let worktree = host.owner().worktree(&repo, "one", "session");
+    let (bo, cy) = (host.user("bo", "member"), host.user("cy", "member"));
+    host.owner().client.add_owner(&worktree.id, &bo.id).unwrap();
+    disk.fill();
+    let keyed = |method: &str, path: String, body: &str| {
+        let key = format!("{method}{path}{body}").replace(['"', '{', '}'], "");
+        let headers = [("content-type", "application/json"), ("Idempotency-Key", key.as_str())];
+        ask(&host, method, &path, &headers, body.as_bytes()).status
+    };
+    let tier = || format!("/api/v1/worktrees/{}/tier", worktree.id);
+    let owner = |id: &str| format!("/api/v1/worktrees/{}/owners/{id}", worktree.id);
+    let user = |id: &str| format!("/api/v1/users/{id}");
+    for _ in 0..2 {
+        assert_eq!(keyed("PUT", tier(), r#"{"tier":"all"}"#), 503);
+        assert_eq!(keyed("PUT", owner(&cy.id), ""), 503);
+        assert_eq!(keyed("PATCH", user(&cy.id), r#"{"role":"admin"}"#), 503);
+        assert_eq!(keyed("PATCH", user(&cy.id), r#"{"name":"Cyrus"}"#), 503);
+    }
+    let client = &host.owner().client;
+    assert_eq!(client.worktree(&worktree.id).unwrap().tier, "session", "nothing changed");
+
+    assert_eq!(keyed("PUT", tier(), r#"{"tier":"none"}"#), 200);
+    assert_eq!(keyed("DELETE", owner(&bo.id), ""), 200);
+    assert_eq!(keyed("PATCH", user(&cy.id), r#"{"role":"viewer"}"#), 200);
+    let narrowed = client.worktree(&worktree.id).unwrap();
+    assert_eq!((narrowed.tier.as_str(), narrowed.owners.len()), ("none", 1));
+    assert_eq!(client.user(&cy.id).unwrap().role, "viewer");
+    assert_eq!(keyed("PUT", tier(), r#"{"tier":"all"}"#), 503, "the room is not for what widens");
 }

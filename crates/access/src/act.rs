@@ -88,8 +88,10 @@ pub struct Action {
     pub name: &'static str,
     /// What an API key needs.
     pub scope: Scope,
-    /// What it does.
+    /// What it does, unless the act itself is known to do less ([`Act::class`]).
     pub class: Class,
+    /// Whether some of its acts only narrow, although others widen.
+    pub may_narrow: bool,
     /// Whether decisions made before it may no longer hold after it.
     pub changes_access: bool,
 }
@@ -100,6 +102,15 @@ pub trait Act: Send + Sync + 'static {
     const ACTION: &'static Action;
     /// What it is done to.
     fn resource(&self) -> Resource;
+    /// Whether this very request can only take rights away, whatever stands now. Never by comparing with what
+    /// stands: that may change between the look and the effect.
+    fn only_narrows(&self) -> bool {
+        false
+    }
+    /// What this act does to the world.
+    fn class(&self) -> Class {
+        if self.only_narrows() { Class::Narrows } else { Self::ACTION.class }
+    }
     /// What the ledger files it under, where that is not the resource: a thing that is only being made.
     fn names(&self) -> Option<String> {
         None
@@ -122,13 +133,14 @@ pub struct Asks {
 }
 
 macro_rules! actions {
-    ($($const:ident = $name:literal, $scope:ident, $class:ident $(, $changes:ident)?;)+) => {
+    ($($const:ident = $name:literal, $scope:ident, $class:ident $(or $narrows:ident)? $(, $changes:ident)?;)+) => {
         $(
             #[doc = concat!("`", $name, "`")]
             pub(crate) const $const: Action = Action {
                 name: $name,
                 scope: Scope::$scope,
                 class: Class::$class,
+                may_narrow: actions!(@ $($narrows)?),
                 changes_access: actions!(@ $($changes)?),
             };
         )+
@@ -136,6 +148,7 @@ macro_rules! actions {
         pub const ACTIONS: &[&Action] = &[$(&$const),+];
     };
     (@ changes) => { true };
+    (@ Narrows) => { true };
     (@) => { false };
 }
 
@@ -152,7 +165,7 @@ actions! {
     USER_LIST = "user.list", Manage, Read;
     USER_READ = "user.read", Read, Read;
     USER_CREATE = "user.create", Admin, Widens;
-    USER_UPDATE = "user.update", Admin, Widens, changes;
+    USER_UPDATE = "user.update", Admin, Widens or Narrows, changes;
     USER_DISABLE = "user.disable", Admin, Narrows, changes;
     USER_DELETE = "user.delete", Admin, Narrows, changes;
     USER_RESET = "user.reset", Admin, Widens, changes;
@@ -175,8 +188,8 @@ actions! {
     WORKTREE_READ = "worktree.read", Read, Read;
     WORKTREE_CREATE = "worktree.create", Write, Widens;
     WORKTREE_UPDATE = "worktree.update", Write, Widens;
-    WORKTREE_SET_TIER = "worktree.set_tier", Manage, Widens, changes;
-    WORKTREE_SET_OWNERS = "worktree.set_owners", Manage, Widens, changes;
+    WORKTREE_SET_TIER = "worktree.set_tier", Manage, Widens or Narrows, changes;
+    WORKTREE_SET_OWNERS = "worktree.set_owners", Manage, Widens or Narrows, changes;
     WORKTREE_ARCHIVE = "worktree.archive", Manage, Narrows, changes;
     WORKTREE_DELETE = "worktree.delete", Manage, Narrows, changes;
 

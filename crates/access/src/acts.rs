@@ -14,7 +14,8 @@ use crate::act::{self, Act, Action, Asks, Resource, Scope};
 macro_rules! acts {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $action:ident on $resource:expr $(, names $names:ident)? $(, asks $asks:expr)? $(, detail $detail:expr)?;
+        $name:ident = $action:ident on $resource:expr $(, names $names:ident)? $(, asks $asks:expr)?
+            $(, narrows $narrows:expr)? $(, detail $detail:expr)?;
         { $($(#[$fdoc:meta])* $field:ident: $type:ty),* $(,)? }
     )+) => {
         $(
@@ -34,6 +35,10 @@ macro_rules! acts {
                 $(fn asks(&self) -> Asks {
                     let asks: fn(&Self) -> Asks = $asks;
                     asks(self)
+                })?
+                $(fn only_narrows(&self) -> bool {
+                    let narrows: fn(&Self) -> bool = $narrows;
+                    narrows(self)
                 })?
                 $(fn detail(&self) -> Vec<(&'static str, String)> {
                     let detail: fn(&Self) -> Vec<(&'static str, String)> = $detail;
@@ -128,6 +133,8 @@ acts! {
     /// Change a user's name or role, or enable them again.
     UpdateUser = USER_UPDATE on |a| Resource::User(a.user),
         asks |a| Asks { role: a.role },
+        // No role is below this one. Another demotion may be none by the time it is written.
+        narrows |a| a.role == Some(Role::Viewer) && a.name.is_none() && !a.enable,
         detail |a| shown("role", a.role).into_iter().chain(a.enable.then(|| ("enabled", "true".into()))).collect(); {
         /// Which.
         user: UserId,
@@ -281,7 +288,10 @@ acts! {
         about: String,
     }
     /// Change what non-owners may do.
-    SetTier = WORKTREE_SET_TIER on |a| Resource::Worktree(a.worktree), detail |a| vec![("tier", a.tier.to_string())]; {
+    SetTier = WORKTREE_SET_TIER on |a| Resource::Worktree(a.worktree),
+        // No tier is below this one.
+        narrows |a| a.tier == Tier::None,
+        detail |a| vec![("tier", a.tier.to_string())]; {
         /// Which.
         worktree: WorktreeId,
         /// The new tier.
@@ -295,7 +305,9 @@ acts! {
         owner: UserId,
     }
     /// Remove an owner; the last one stays.
-    RemoveOwner = WORKTREE_SET_OWNERS on |a| Resource::Worktree(a.worktree), detail |a| vec![("remove", a.owner.to_string())]; {
+    RemoveOwner = WORKTREE_SET_OWNERS on |a| Resource::Worktree(a.worktree),
+        narrows |_| true,
+        detail |a| vec![("remove", a.owner.to_string())]; {
         /// Which.
         worktree: WorktreeId,
         /// Who.

@@ -129,8 +129,8 @@ impl<B: Backing> Gate<B> {
         &self.clock
     }
 
-    /// What the gate reads.
-    pub fn backing(&self) -> &Arc<B> {
+    /// What the gate reads. Not for others: they spend permits.
+    pub(crate) fn backing(&self) -> &Arc<B> {
         &self.backing
     }
 
@@ -153,7 +153,7 @@ impl<B: Backing> Gate<B> {
     pub async fn authorize<A: Act>(&self, who: &Principal, act: A) -> Result<Permit<A>, Denied> {
         match self.judge(who, A::ACTION, act.resource(), act.asks()).await {
             Ok(overrides) => {
-                if A::ACTION.class == Class::Read {
+                if act.class() == Class::Read {
                     return Ok(Permit::new(act, who.clone(), None));
                 }
                 let resource = act.names().unwrap_or_else(|| act.resource().to_string());
@@ -466,7 +466,7 @@ impl<B: Backing> Gate<B> {
             tracing::error!(%error, action = action.name, "an act could not be recorded and was not started");
             Denied::unavailable("it could not be recorded; nothing was started")
         };
-        match action.class {
+        match act.class() {
             Class::Read | Class::Widens => {
                 append(&self.ledger, draft).await.map(|seq| Some(Recorded::Entry(seq))).map_err(unrecorded)
             }

@@ -32,6 +32,11 @@ impl<A: Act> Permit<A> {
         self.who.user()
     }
 
+    /// The caller it was authorized for, as they proved who they are.
+    pub fn who(&self) -> &Principal {
+        &self.who
+    }
+
     /// Uses the permit up and gives the act, to be carried out now.
     pub fn into_act(self) -> A {
         self.act

@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use access::{
-    ACTIONS, AddedPolicy, Asks, Class, Policies, PolicyError, SHIPPED, Subject, Target, WorktreeFacts,
+    ACTIONS, Act, AddOwner, AddedPolicy, Asks, Class, Policies, PolicyError, RemoveOwner, SHIPPED, SetTier,
+    Subject, Target, UpdateUser, WorktreeFacts,
 };
 use cedar_policy::{Authorizer, Decision, Schema};
 use model::{KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
@@ -35,6 +36,34 @@ fn acc_01_what_takes_rights_away_is_a_narrowing_that_moves_the_epoch() {
             assert!(action.class == Class::Narrows && action.changes_access, "{}", action.name);
         }
     }
+}
+
+/// LED-02: on a full disk only what narrows is done. An act of an action that widens counts as that only when no
+/// earlier state could make it a raise.
+#[test]
+fn led_02_an_act_narrows_by_what_it_asks_and_never_by_what_stands() {
+    let (user, worktree) = (UserId::random(), WorktreeId::random());
+    for tier in Tier::EVERY {
+        let narrows = SetTier { worktree, tier: *tier }.class() == Class::Narrows;
+        assert_eq!(narrows, Tier::EVERY.iter().all(|other| tier <= other), "{tier}");
+    }
+    let update = |role, name: Option<&str>, enable| {
+        let name = name.map(|name| name.parse().unwrap());
+        UpdateUser { user, name, role, enable }.class()
+    };
+    for role in Role::EVERY {
+        let lowest = Role::EVERY.iter().all(|other| role <= other);
+        assert_eq!(update(Some(*role), None, false) == Class::Narrows, lowest, "{role}");
+        assert_eq!(update(Some(*role), None, true), Class::Widens, "{role}, and enabled");
+        assert_eq!(update(Some(*role), Some("n"), false), Class::Widens, "{role}, and named");
+    }
+    assert_eq!(update(None, None, false), Class::Widens);
+    assert_eq!(AddOwner { worktree, owner: user }.class(), Class::Widens);
+    assert_eq!(RemoveOwner { worktree, owner: user }.class(), Class::Narrows);
+    // What is asked before the act is known (by a key that repeats it) rests on the table.
+    let some: Vec<&str> = ACTIONS.iter().filter(|it| it.may_narrow).map(|it| it.name).collect();
+    assert_eq!(some, ["user.update", "worktree.set_tier", "worktree.set_owners"]);
+    assert!(ACTIONS.iter().all(|it| !it.may_narrow || (it.class == Class::Widens && it.changes_access)));
 }
 
 /// Everyone, everything, every tier: the question as (subject, target).

@@ -59,21 +59,19 @@ impl Runtime {
         tokio::spawn(whole).await.unwrap_or(Err(ActError::Interrupted.into()))
     }
 
-    async fn copy(&self, _permit: Permit<CreateBackup>, file: File) -> Result<File, BackupError> {
+    async fn copy(self: &Arc<Self>, permit: Permit<CreateBackup>, file: File) -> Result<File, BackupError> {
         let out = file.try_clone()?;
         let mut seal = Sealing::start(Arc::clone(&self.ring), out)?;
         section(&mut seal, "store")?;
         let mut pieces = Pieces(&mut seal);
-        self.store.engine().dump(&mut pieces).await?;
+        let permit = self.store.dump(permit, &mut pieces).await?;
         section_end(&mut seal)?;
-        let (ledger, ring) = (Arc::clone(&self.ledger), Arc::clone(&self.ring));
+        let this = Arc::clone(self);
         let whole = move || -> Result<File, BackupError> {
-            let _held = ledger.hold_segments();
-            // A failing disk does not keep a copy from being made.
-            drop(ledger.checkpoint_now());
-            copy_ledger(&mut seal, ledger.dir())?;
+            let (dir, _held) = this.ledger.copied(permit);
+            copy_ledger(&mut seal, dir)?;
             seal.finish()?;
-            read_back(ring, &file).map_err(BackupError::Unreadable)?;
+            read_back(Arc::clone(&this.ring), &file).map_err(BackupError::Unreadable)?;
             Ok(file)
         };
         tokio::task::spawn_blocking(whole).await.map_err(io::Error::other)?

@@ -1,19 +1,19 @@
 //! Brings everything up in order: keys, store, ledger, gate; and takes it down.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use ::ledger::verify::Verdict;
 use ::ledger::{Keys, Ledger, OpenError, Options};
 use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use model::{Clock, Millis};
 use redact::Redactor;
 use store::engine::Engine;
-use store::{StartError, Store};
+use store::{Answers, StartError, Store};
 use vault::{KeyRing, Purpose};
 use zeroize::Zeroizing;
 
 use crate::backup::{Unfinished, unfinished};
+use crate::guarded::GuardedLedger;
 use crate::index::Indexer;
 use crate::standing::{self, Loss, OnLoss, StandingError};
 
@@ -126,12 +126,12 @@ pub struct Runtime {
     pub(crate) index: Indexer,
     pub(crate) mode: Mode,
     pub(crate) started_at: Millis,
-    pub(crate) signer: (String, [u8; 32]),
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) checked: Mutex<Option<Verdict>>,
+    pub(crate) ledger: GuardedLedger,
 }
 
-/// Opens the database, without looking at its schema.
+/// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
+/// it from outside, which `tests/promises/permits.rs` looks after.
+#[doc(hidden)]
 pub async fn open_engine(
     data: &Path,
     source: &Source,
@@ -144,6 +144,37 @@ pub async fn open_engine(
         }
         Source::Postgres(url) => Engine::open_postgres(url).await,
     }
+}
+
+/// Why a store has the schema that it had.
+#[derive(Debug, thiserror::Error)]
+pub enum UpgradeError {
+    /// The database could not be opened.
+    #[error(transparent)]
+    Open(#[from] store::engine::OpenError),
+    /// A daemon works on it.
+    #[error("another daemon uses this database; stop it first")]
+    Taken,
+    /// It did not say who holds it.
+    #[error(transparent)]
+    Engine(#[from] store::engine::EngineError),
+    /// The migrations were not applied.
+    #[error(transparent)]
+    Migrate(#[from] store::engine::MigrateError),
+}
+
+/// Brings an older store to the present schema while no daemon has it; says how many migrations that took.
+pub async fn upgrade(
+    data: &Path,
+    source: &Source,
+    ring: &KeyRing,
+    clock: &dyn Clock,
+) -> Result<usize, UpgradeError> {
+    let engine = open_engine(data, source, ring).await?;
+    if !engine.hold().await? {
+        return Err(UpgradeError::Taken);
+    }
+    Ok(engine.migrate(store::MIGRATIONS, clock.now()).await?)
 }
 
 /// The keys of the ledger, and what outsiders verify it by.
@@ -172,7 +203,7 @@ impl Runtime {
         if let (Some(lost), OnLoss::Refuse) = (&lost, boot.on_loss) {
             return Err(BootError::Lost(Box::new(lost.clone())));
         }
-        store.engine().restock();
+        store.restock();
         let keys = ledger_keys(&boot.ring);
         let signer = (keys.signer_id().to_owned(), keys.public_key());
         let redactor = boot.redactor.clone();
@@ -213,9 +244,7 @@ impl Runtime {
             started_at: boot.clock.now(),
             clock: boot.clock,
             mode: boot.mode,
-            signer,
-            ledger,
-            checked: Mutex::new(None),
+            ledger: GuardedLedger::new(ledger, signer),
         }))
     }
 
@@ -240,8 +269,8 @@ impl Runtime {
     }
 
     /// Answers remembered under idempotency keys.
-    pub fn answers(&self) -> &Store {
-        &self.store
+    pub fn answers(&self) -> Answers<'_> {
+        self.store.answers()
     }
 
     /// Keeps house until told to stop: search index, counts of strangers, old events, old entries.
@@ -259,9 +288,9 @@ impl Runtime {
                 }
                 _ = stop.changed() => break,
             }
-            self.store.engine().restock();
+            self.store.restock();
             // A full disk has better uses for the room that is left.
-            if !self.store.engine().is_tight()
+            if !self.store.is_tight()
                 && let Err(error) = self.index.catch_up().await
             {
                 tracing::warn!(%error, "the ledger's search index is behind");
@@ -277,13 +306,12 @@ impl Runtime {
     pub async fn shut_down(&self) {
         self.auth.flush_strangers().await;
         // So that the next start notices whatever is done to the ledger meanwhile.
-        if !self.store.engine().is_tight()
+        if !self.store.is_tight()
             && let Err(error) = self.index.catch_up().await
         {
             tracing::warn!(%error, "the ledger's search index is behind");
         }
-        let ledger = Arc::clone(&self.ledger);
-        let signed = tokio::task::spawn_blocking(move || ledger.checkpoint_now()).await;
+        let signed = self.ledger.sign().await;
         if !matches!(signed, Ok(Ok(_))) {
             tracing::error!("the last checkpoint could not be written; the next start signs the chain");
         }

@@ -7,7 +7,6 @@
 //! Invariant: a bundle leaves only after an entry says who took it. Not here: the format (`ledger`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use ::ledger::{Bundle, Decision, Draft, Entry, Input, InputKind, Selected, Selection};
 use access::{ListPasses, Principal, ReadPolicies, ReadWholeLedger, Resource};
@@ -27,23 +26,20 @@ const MOST_PASSES: i64 = 1_000;
 impl Runtime {
     /// Some entries, with what proves them and what belongs to them.
     pub async fn ledger_bundle(&self, who: &Principal, selection: Selection) -> Result<Bundle, LedgerError> {
-        drop(self.look(who, ReadWholeLedger {}).await?);
+        let permit = self.look(who, ReadWholeLedger {}).await?;
         let _turn = TURN.try_acquire().map_err(|_| LedgerError::Busy)?;
         let about = selection.about.clone();
-        let ledger = Arc::clone(&self.ledger);
-        let mut selected = blocking(move || ledger.select(selection)).await??;
+        let mut selected = self.ledger.select(permit, selection).await?;
         self.attach_policies(who, &mut selected).await?;
         self.attach_grants(who, &mut selected).await?;
-        let (ledger, at) = (Arc::clone(&self.ledger), self.clock.now());
-        let bundle = blocking(move || ledger.seal(selected, at)).await??;
+        let bundle = self.ledger.seal(selected, self.clock.now()).await?;
         let note = Draft::new(who.label(), "ledger.read_all", Decision::Noted)
             .on(Resource::Installation.to_string())
             .because("taken as a bundle")
             .with("about", about.unwrap_or_default())
             .with("entries", bundle.entries.to_string())
             .with("manifest", bundle.sha256.clone());
-        let ledger = Arc::clone(&self.ledger);
-        if let Err(error) = blocking(move || ledger.append(note)).await? {
+        if let Err(error) = self.ledger.note(note).await? {
             tracing::error!(%error, "a bundle could not be recorded and was not given out");
             return Err(LedgerError::Unrecorded);
         }
@@ -128,8 +124,4 @@ fn granted(row: &PassRow) -> serde_json::Value {
 fn document(value: &serde_json::Value) -> Vec<u8> {
     let text = format!("{value:#}\n");
     Redactor::new().scrub(&text).into_owned().into_bytes()
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, LedgerError> {
-    Ok(tokio::task::spawn_blocking(work).await.map_err(|_| ActError::Interrupted)?)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::{FollowEvents, Permit, Principal};
+use access::{FollowEvents, Principal};
 use model::{Event, EventSeq, Role};
 use tokio::sync::watch;
 
@@ -32,7 +32,6 @@ pub enum EventError {
 pub struct Follower {
     runtime: Arc<Runtime>,
     who: Principal,
-    permit: Permit<FollowEvents>,
     cursor: EventSeq,
     newest: watch::Receiver<EventSeq>,
     epoch: watch::Receiver<u64>,
@@ -49,7 +48,7 @@ impl Runtime {
         let permit = self.look(who, FollowEvents {}).await?;
         let newest = self.store.follow();
         let epoch = self.gate.epoch().watch();
-        let (first, last) = self.store.event_range().await.map_err(ActError::from)?;
+        let (first, last) = self.store.event_range(permit).await.map_err(ActError::from)?;
         let cursor = match cursor {
             Some(cursor) if cursor < 0 || cursor > last => return Err(EventError::Ahead(cursor)),
             Some(cursor) if cursor.saturating_add(1) < first => return Err(EventError::TooOld(first)),
@@ -57,7 +56,7 @@ impl Runtime {
             None => last,
         };
         let judged = Instant::now();
-        Ok(Follower { runtime: Arc::clone(self), who: who.clone(), permit, cursor, newest, epoch, judged })
+        Ok(Follower { runtime: Arc::clone(self), who: who.clone(), cursor, newest, epoch, judged })
     }
 }
 
@@ -84,13 +83,10 @@ impl Follower {
         let newest = *self.newest.borrow_and_update();
         let _ = self.epoch.borrow_and_update();
         self.judged = Instant::now();
-        self.recheck().await?;
-        let batch = self
-            .runtime
-            .store
-            .events_after(&self.permit, self.cursor, BATCH)
-            .await
-            .map_err(ActError::from)?;
+        // Whether the caller is still signed in and may still follow.
+        let permit = self.runtime.look(&self.who, FollowEvents {}).await?;
+        let batch =
+            self.runtime.store.events_after(permit, self.cursor, BATCH).await.map_err(ActError::from)?;
         // What is not published yet changed rights that are still being taken away.
         let batch: Vec<Event> = batch.into_iter().take_while(|event| event.seq <= newest).collect();
         if batch.is_empty() {
@@ -110,12 +106,6 @@ impl Follower {
         }
         self.cursor = reached;
         Ok(shown)
-    }
-
-    /// Whether the caller is still signed in and may still follow.
-    async fn recheck(&mut self) -> Result<(), EventError> {
-        self.permit = self.runtime.look(&self.who, FollowEvents {}).await?;
-        Ok(())
     }
 
     async fn may_see(&self, event: &Event) -> Result<bool, EventError> {

@@ -28,8 +28,7 @@ pub struct HoldLost;
 impl Runtime {
     /// Watches the hold on the database until told to stop; ends early if it is lost for good.
     pub async fn watch_hold(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), HoldLost> {
-        let engine = self.store.engine();
-        if engine.kind() == Kind::Sqlite {
+        if self.store.kind() == Kind::Sqlite {
             // The data directory's own lock does it.
             drop(stop.wait_for(|stop| *stop).await);
             return Ok(());
@@ -40,7 +39,7 @@ impl Runtime {
                 () = tokio::time::sleep(LOOK) => {}
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             }
-            match engine.keep_hold().await {
+            match self.store.keep_hold().await {
                 Ok(Hold::Kept) => continue,
                 Ok(Hold::Retaken) => {
                     tracing::warn!(

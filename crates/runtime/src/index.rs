@@ -1,11 +1,14 @@
-//! Keeps the ledger's search index in step with the chain.
+//! Keeps the ledger's search index in step with the chain, and searches it.
 
 use std::sync::Arc;
 
+use access::{Permit, ReadLedger, ReadWholeLedger};
 use ledger::{Ledger, ReadError, Stored, Tail};
 use store::engine::EngineError;
-use store::{IndexedEntry, Store, StoreError};
+use store::{IndexedEntry, LedgerFilter, Store, StoreError};
 use tokio::sync::Mutex;
+
+use crate::{ActError, LedgerError};
 
 const BATCH: usize = 1_000;
 /// The most that is shown straight from the ledger while the store takes no writes.
@@ -20,6 +23,15 @@ pub(crate) enum IndexError {
     /// The store did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What a search of the ledger spends.
+#[derive(Debug)]
+pub(crate) enum SearchPermit {
+    /// For everyone's entries.
+    Whole(Permit<ReadWholeLedger>),
+    /// For the caller's own.
+    Own(Permit<ReadLedger>),
 }
 
 /// Follows the ledger into the store.
@@ -40,7 +52,7 @@ impl Indexer {
         // Only what is durable: the store must never remember more than the ledger has (see `standing`).
         let durable = self.ledger.head().seq;
         // A full disk has better uses for the room that is left.
-        if self.store.engine().is_tight() {
+        if self.store.is_tight() {
             return Err(StoreError::from(EngineError::Full).into());
         }
         let mut held = self.tail.lock().await;
@@ -64,8 +76,46 @@ impl Indexer {
         Ok(())
     }
 
+    /// Entries that the permit is for and the filter wants, newest first.
+    pub(crate) async fn search(
+        &self,
+        permit: SearchPermit,
+        filter: LedgerFilter,
+        limit: i64,
+    ) -> Result<Vec<IndexedEntry>, LedgerError> {
+        let filter = match &permit {
+            SearchPermit::Whole(_) => filter,
+            SearchPermit::Own(permit) => {
+                let own = permit.user().to_string();
+                if !filter.user.is_empty() && filter.user != own {
+                    return Ok(Vec::new());
+                }
+                LedgerFilter { user: own, ..filter }
+            }
+        };
+        let behind = |error: IndexError| {
+            tracing::error!(%error, "the ledger's search index is behind");
+            LedgerError::Behind
+        };
+        // A store that takes no writes does not keep anyone from reading what the ledger holds.
+        let newest = match self.catch_up().await {
+            Ok(()) => Vec::new(),
+            Err(IndexError::Store(_)) => self.not_indexed().await.map_err(behind)?,
+            Err(error) => return Err(behind(error)),
+        };
+        let mut rows: Vec<IndexedEntry> =
+            newest.into_iter().rev().filter(|entry| filter.fits(entry)).collect();
+        let found = match permit {
+            SearchPermit::Whole(permit) => self.store.search_ledger(permit, &filter, limit).await,
+            SearchPermit::Own(permit) => self.store.search_own_entries(permit, &filter, limit).await,
+        };
+        rows.extend(found.map_err(ActError::from)?);
+        rows.truncate(usize::try_from(limit).unwrap_or(0));
+        Ok(rows)
+    }
+
     /// The newest entries that are durable but not in the index, oldest first.
-    pub(crate) async fn not_indexed(&self) -> Result<Vec<IndexedEntry>, IndexError> {
+    async fn not_indexed(&self) -> Result<Vec<IndexedEntry>, IndexError> {
         let durable = self.ledger.head().seq;
         let last = u64::try_from(self.store.indexed_up_to().await?).unwrap_or(0);
         let found = Tail::new(self.ledger.dir(), last.saturating_add(1)).more(durable, MOST)?;

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use access::{Principal, ReadLedger, ReadWholeLedger, Resource, VerifyLedger};
-use ledger::verify::{Report, Trust, TrustedKey};
+use ledger::verify::Report;
 use ledger::{BundleError, Held};
 use model::Millis;
 use store::{IndexedEntry, LedgerFilter};
 
-use crate::index::IndexError;
+use crate::index::SearchPermit;
 use crate::{ActError, Page, Runtime};
 
 /// Why the ledger could not be shown.
@@ -63,29 +63,12 @@ impl Runtime {
             Some(action) => self.gate.would_allow(who, action, Resource::Installation).await,
             None => false,
         };
-        let user = if all {
-            drop(self.look(who, ReadWholeLedger {}).await?);
-            query.user
-        } else {
-            drop(self.look(who, ReadLedger {}).await?);
-            let own = who.user().to_string();
-            if !query.user.is_empty() && query.user != own {
-                return Ok(Page { items: Vec::new(), next: None });
-            }
-            own
-        };
-        let behind = |error: IndexError| {
-            tracing::error!(%error, "the ledger's search index is behind");
-            LedgerError::Behind
-        };
-        // A store that takes no writes does not keep anyone from reading what the ledger holds.
-        let newest = match self.index.catch_up().await {
-            Ok(()) => Vec::new(),
-            Err(IndexError::Store(_)) => self.index.not_indexed().await.map_err(behind)?,
-            Err(error) => return Err(behind(error)),
+        let permit = match all {
+            true => SearchPermit::Whole(self.look(who, ReadWholeLedger {}).await?),
+            false => SearchPermit::Own(self.look(who, ReadLedger {}).await?),
         };
         let filter = LedgerFilter {
-            user,
+            user: query.user,
             action: query.action,
             resource: query.resource,
             decision: query.decision,
@@ -93,51 +76,25 @@ impl Runtime {
             until: query.until.unwrap_or(i64::MAX),
             before: query.before.unwrap_or(i64::MAX),
         };
-        let mut rows: Vec<IndexedEntry> =
-            newest.into_iter().rev().filter(|entry| filter.fits(entry)).collect();
-        rows.extend(
-            self.store.search_ledger(&filter, limit.saturating_add(1)).await.map_err(ActError::from)?,
-        );
-        rows.truncate(usize::try_from(limit.saturating_add(1)).unwrap_or(0));
+        let rows = self.index.search(permit, filter, limit.saturating_add(1)).await?;
         Ok(Page::cut(rows, limit, |row| row.seq))
     }
 
     /// Checks the whole ledger now.
     pub async fn verify_ledger(&self, who: &Principal) -> Result<Report, LedgerError> {
-        drop(self.look(who, VerifyLedger {}).await?);
-        let trust = self.trust().ok_or(ActError::Interrupted)?;
-        let ledger = std::sync::Arc::clone(&self.ledger);
-        let check = move || {
-            // What is not signed yet cannot be proved; a disk that takes nothing shows in the report.
-            drop(ledger.checkpoint_now());
-            ledger.verify_live(&trust, None)
-        };
-        let report = tokio::task::spawn_blocking(check).await.map_err(|_| ActError::Interrupted)?;
-        self.note_check(&report);
-        Ok(report)
+        let permit = self.look(who, VerifyLedger {}).await?;
+        Ok(self.ledger.verify(permit).await?)
     }
 
     /// The trust root of this ledger's checkpoints, for a verifier elsewhere.
     pub async fn ledger_trust(&self, who: &Principal) -> Result<String, LedgerError> {
-        drop(self.look(who, VerifyLedger {}).await?);
-        let text = self.trust().and_then(|trust| trust.to_json().ok());
-        Ok(text.ok_or(ActError::Interrupted)?)
+        let permit = self.look(who, VerifyLedger {}).await?;
+        Ok(self.ledger.trust_root(permit).ok_or(ActError::Interrupted)?)
     }
 
     /// The directory to export, after signing the chain as it is, and what keeps its segments there meanwhile.
     pub async fn ledger_files(&self, who: &Principal) -> Result<(PathBuf, Held), LedgerError> {
-        drop(self.look(who, ReadWholeLedger {}).await?);
-        let ledger = std::sync::Arc::clone(&self.ledger);
-        let hold = move || (ledger.hold_segments(), ledger.checkpoint_now());
-        let (held, signed) = tokio::task::spawn_blocking(hold).await.map_err(|_| ActError::Interrupted)?;
-        if signed.is_err() {
-            tracing::warn!("no checkpoint could be written before the export");
-        }
-        Ok((self.ledger.dir().to_owned(), held))
-    }
-
-    pub(crate) fn trust(&self) -> Option<Trust> {
-        let (id, public) = &self.signer;
-        Trust::from_keys([TrustedKey::active(id.clone(), *public)]).ok()
+        let permit = self.look(who, ReadWholeLedger {}).await?;
+        Ok(self.ledger.files(permit).await?)
     }
 }

@@ -10,6 +10,7 @@ mod backup;
 mod boot;
 mod bundle;
 mod event;
+mod guarded;
 mod hold;
 mod index;
 mod key;
@@ -26,7 +27,7 @@ mod user;
 mod worktree;
 
 pub use backup::{BackupError, RestoreError, Unfinished, restore, unfinished};
-pub use boot::{Boot, BootError, Mode, Runtime, Source, open_engine};
+pub use boot::{Boot, BootError, Mode, Runtime, Source, UpgradeError, open_engine, upgrade};
 pub use event::{EventError, Follower};
 pub use hold::HoldLost;
 pub use ledger::{LedgerError, LedgerQuery};
@@ -34,13 +35,13 @@ pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use retention::RetentionError;
 pub use standing::{Loss, OnLoss, StandingError};
-pub use status::{Check, Status, Vitals};
+pub use status::{Check, MetricsReader, Status, Vitals};
 pub use user::{AccountError, PasswordSource, Proof};
 
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
-    ApiKey, IndexedEntry, MIGRATIONS, PassRow, Remembered, Repo, Store, StoreError, User, Worktree,
+    Answers, ApiKey, IndexedEntry, MIGRATIONS, PassRow, Remembered, Repo, Store, StoreError, User, Worktree,
     WorktreeFilter,
 };
 

@@ -62,10 +62,10 @@ impl Runtime {
         let (this, who) = (Arc::clone(self), who.clone());
         let whole = async move {
             let permit = this.gate.authorize(&who, act).await?;
-            let record = permit.record();
+            let (record, class) = (permit.record(), permit.act().class());
             // `close` bumps too; this one is for an effect that panics after it changed something.
             let changing = Changing { gate: &this.gate, changes: A::ACTION.changes_access };
-            let outcome = match this.room_for(A::ACTION) {
+            let outcome = match this.room_for(class) {
                 Ok(()) => effect(Arc::clone(&this.store), permit).await,
                 Err(full) => Err(full),
             };
@@ -83,16 +83,15 @@ impl Runtime {
     }
 
     /// On a full disk only what narrows is written, with room that was kept back for it.
-    fn room_for(&self, action: &Action) -> Result<(), StoreError> {
-        let engine = self.store.engine();
-        match action.class {
+    fn room_for(&self, class: Class) -> Result<(), StoreError> {
+        match class {
             Class::Read => Ok(()),
             // Also while there is room: the disk may be full a moment later.
             Class::Narrows => {
-                engine.make_room();
+                self.store.make_room();
                 Ok(())
             }
-            Class::Widens if engine.is_tight() => Err(EngineError::Full.into()),
+            Class::Widens if self.store.is_tight() => Err(EngineError::Full.into()),
             Class::Widens => Ok(()),
         }
     }

@@ -4,12 +4,12 @@
 //! after the start and then once a day. Invariant: the check yields to all other work and keeps nobody out: what
 //! it finds goes to the log, to the ledger itself, to the status and to the metrics.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ::ledger::verify::{Finding, Report, Verdict};
+use ::ledger::verify::{Finding, Verdict};
 use ::ledger::{Decision, Draft};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use crate::Runtime;
 
@@ -31,18 +31,11 @@ impl Runtime {
     }
 
     async fn check_record(&self) {
-        let Some(trust) = self.trust() else { return };
-        let (tell, told) = oneshot::channel();
-        let begun = self.ledger.verify_in_background(trust, move |report| drop(tell.send(report)));
-        if let Err(error) = begun {
-            tracing::warn!(%error, "the ledger could not be checked");
-        }
-        let Ok(report) = told.await else { return };
-        self.note_check(&report);
+        let Some(report) = self.ledger.check().await else { return };
         let first = report.findings.first();
         match report.verdict {
             Verdict::Intact => tracing::info!(entries = report.entries, "the ledger is intact"),
-            Verdict::Unverifiable if self.ledger_verdict() == Some(Verdict::Intact) => {} // empty
+            Verdict::Unverifiable if self.ledger.verdict() == Some(Verdict::Intact) => {} // empty
             Verdict::Unverifiable => {
                 let why = first.map(ToString::to_string).unwrap_or_default();
                 tracing::warn!(why, "the ledger could not be checked");
@@ -63,23 +56,9 @@ impl Runtime {
             .with("kind", kind)
             .with("index", first.index.map_or_else(String::new, |index| index.to_string()))
             .with("findings", count.to_string());
-        let ledger = Arc::clone(&self.ledger);
-        let noted = tokio::task::spawn_blocking(move || ledger.append_narrowing(note)).await;
+        let noted = self.ledger.note_at_any_cost(note).await;
         if !matches!(noted, Ok(Ok(_))) {
             tracing::error!("that the ledger was tampered with could not be recorded");
         }
-    }
-
-    /// Remembers what a check found, for status and metrics.
-    pub(crate) fn note_check(&self, report: &Report) {
-        // Before the first entry there is nothing that could have been changed.
-        let empty = report.verdict == Verdict::Unverifiable && self.ledger.head().seq == 0;
-        let verdict = if empty { Verdict::Intact } else { report.verdict };
-        *self.checked.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
-    }
-
-    /// What the last check of the whole record found; `None` before the first has ended.
-    pub fn ledger_verdict(&self) -> Option<Verdict> {
-        *self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

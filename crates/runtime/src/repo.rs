@@ -22,14 +22,16 @@ impl Runtime {
         after: Option<RepoId>,
         limit: i64,
     ) -> Result<Page<Repo, RepoId>, ActError> {
-        let permit = &self.look(who, ListRepos {}).await?;
         let as_of = self.gate.epoch().now();
         let after = after.filter(|id| self.gate.may_read_repo(who, *id, as_of));
         Page::filled(
             limit,
             after,
             |row: &Repo| row.id,
-            |after, take| async move { Ok(self.store.list_repos(permit, after, take).await?) },
+            |after, take| async move {
+                let permit = self.look(who, ListRepos {}).await?;
+                Ok(self.store.list_repos(permit, after, take).await?)
+            },
             |row, as_of| self.gate.may_read_repo(who, row.id, as_of),
             self.gate.epoch(),
         )

@@ -3,7 +3,6 @@
 //! Invariant: the index loses only what the ledger dropped and signed for. Not here: how segments go
 //! (`ledger`), for how long they are kept (`ledger::Options::keep_for`).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use ::ledger::DropError;
@@ -45,9 +44,7 @@ impl Runtime {
         if let Err(error) = self.index.catch_up().await {
             tracing::warn!(%error, "the ledger's search index is behind");
         }
-        let ledger = Arc::clone(&self.ledger);
-        let dropping = move || ledger.drop_old().map(|count| (count, ledger.first()));
-        let dropped = tokio::task::spawn_blocking(dropping).await;
+        let dropped = self.ledger.drop_old().await;
         let (count, first) = dropped.map_err(|_| RetentionError::Interrupted)??;
         if let Some(first) = first {
             self.store.forget_entries_before(i64::try_from(first).unwrap_or(0)).await?;

@@ -1,6 +1,7 @@
 //! How the daemon is.
 
-use access::{Principal, ReadMetrics, ReadStatus};
+use ::ledger::verify::Verdict;
+use access::{Permit, Principal, ReadMetrics, ReadStatus};
 use model::Millis;
 
 use crate::{ActError, Mode, Runtime};
@@ -35,8 +36,19 @@ pub struct Vitals {
     pub ledger_reserved: usize,
     /// How long the oldest entry waits that no checkpoint covers.
     pub ledger_unsigned: Millis,
+    /// What the last check of the whole ledger found; `None` before the first has ended.
+    pub ledger_verdict: Option<Verdict>,
     /// Whether there is so little room that only acts which narrow are written.
     pub disk_tight: bool,
+}
+
+/// Who is told what is measured.
+#[derive(Debug)]
+pub enum MetricsReader {
+    /// A caller, who was judged.
+    Caller(Permit<ReadMetrics>),
+    /// Whoever asks at the listener on loopback that the settings opened for this alone.
+    Scraper,
 }
 
 /// One thing that readiness depends on.
@@ -52,28 +64,32 @@ impl Runtime {
     /// How the daemon is.
     pub async fn status(&self, who: &Principal) -> Result<Status, ActError> {
         let permit = self.look(who, ReadStatus {}).await?;
-        drop(permit);
-        Ok(Status {
+        Ok(self.tell(permit))
+    }
+
+    fn tell(&self, permit: Permit<ReadStatus>) -> Status {
+        let (ledger_head, verdict) = self.ledger.state(permit);
+        Status {
             mode: self.mode,
             worktree_rbac: self.gate.worktree_rbac(),
-            store: match self.store.engine().kind() {
+            store: match self.store.kind() {
                 store::engine::Kind::Sqlite => "sqlite",
                 store::engine::Kind::Postgres => "postgres",
             },
             key: self.ring.fingerprint().to_string(),
-            ledger_head: self.ledger.head().seq,
-            ledger: self.ledger_verdict().map_or_else(|| "unchecked".into(), |found| found.to_string()),
+            ledger_head,
+            ledger: verdict.map_or_else(|| "unchecked".into(), |found| found.to_string()),
             started_at: self.started_at,
-        })
+        }
     }
 
-    /// Whether this caller may read the metrics.
-    pub async fn may_read_metrics(&self, who: &Principal) -> Result<(), ActError> {
-        self.look(who, ReadMetrics {}).await.map(drop)
+    /// Lets this caller read the metrics once.
+    pub async fn permit_metrics(&self, who: &Principal) -> Result<MetricsReader, ActError> {
+        Ok(MetricsReader::Caller(self.look(who, ReadMetrics {}).await?))
     }
 
     /// What is measured of the parts below, now.
-    pub fn vitals(&self) -> Vitals {
+    pub fn vitals(&self, _reader: MetricsReader) -> Vitals {
         let health = self.ledger.health();
         let waits = health.unsigned_since.map_or(0, |since| self.clock.now().saturating_sub(since));
         Vitals {
@@ -81,13 +97,14 @@ impl Runtime {
             ledger_failing: !health.is_good(),
             ledger_reserved: health.reserved,
             ledger_unsigned: waits.max(0),
-            disk_tight: self.store.engine().is_tight(),
+            ledger_verdict: self.ledger.verdict(),
+            disk_tight: self.store.is_tight(),
         }
     }
 
     /// What readiness depends on, looked at now.
     pub async fn checks(&self) -> Vec<Check> {
-        let store = self.store.engine().ping().await.err().map(|error| error.to_string());
+        let store = self.store.ping().await.err().map(|error| error.to_string());
         let health = self.ledger.health();
         let ledger = (!health.is_good()).then(|| match health.last_error {
             Some((_, error)) => format!("entries cannot be written: {error}"),

@@ -99,12 +99,14 @@ impl Runtime {
         after: Option<UserId>,
         limit: i64,
     ) -> Result<Page<User, UserId>, ActError> {
-        let permit = &self.look(who, ListUsers {}).await?;
         Page::filled(
             limit,
             after,
             |row: &User| row.id,
-            |after, take| async move { Ok(self.store.list_users(permit, after, prefix, take).await?) },
+            |after, take| async move {
+                let permit = self.look(who, ListUsers {}).await?;
+                Ok(self.store.list_users(permit, after, prefix, take).await?)
+            },
             |row, as_of| self.gate.may_read_user(who, row.id, row.role, as_of),
             self.gate.epoch(),
         )

@@ -26,15 +26,15 @@ impl Runtime {
         after: Option<WorktreeId>,
         limit: i64,
     ) -> Result<Page<Worktree, WorktreeId>, ActError> {
-        let permit = self.look(who, ListWorktrees {}).await?;
-        let (rbac, permit) = (self.gate.worktree_rbac(), &permit);
+        let rbac = self.gate.worktree_rbac();
         // The store knows owners, tiers and roles; only the gate knows every policy.
         Page::filled(
             limit,
             self.known(who, after).await?,
             |row: &Worktree| row.id,
             |after, take| async move {
-                Ok(self.store.list_worktrees(permit, who, rbac, filter, after, take).await?)
+                let permit = self.look(who, ListWorktrees {}).await?;
+                Ok(self.store.list_worktrees(permit, rbac, filter, after, take).await?)
             },
             |row, as_of| self.gate.may_read(who, &row.facts(), as_of),
             self.gate.epoch(),

@@ -152,11 +152,11 @@ impl Measuring<'_> {
 fn own() -> io::Result<(Namespaces, u32)> {
     static KNOWN: OnceLock<(Namespaces, u32)> = OnceLock::new();
     if let Some(known) = KNOWN.get() {
-        return Ok(known.clone());
+        return Ok(*known);
     }
     let own = Process::own();
     let found = (own.namespaces()?, own.filters()?);
-    Ok(KNOWN.get_or_init(|| found).clone())
+    Ok(*KNOWN.get_or_init(|| found))
 }
 
 /// Reads what does not depend on any sandbox, while something else is waited for.

@@ -164,12 +164,12 @@ async fn hidden_since(app: &App, who: Option<Principal>, named: Option<WorktreeI
     }
 }
 
-/// Whether the request asks for something that only narrows.
+/// Whether the request asks for something that only narrows, or may: what widens after all is refused where it is
+/// judged, and twice is the same as once for these too.
 fn narrows(extensions: &axum::http::Extensions) -> bool {
     match extensions.get::<&'static Route>().map(|route| route.needs) {
-        Some(Needs::Action(name)) => {
-            access::action_named(name).is_some_and(|action| action.class == access::Class::Narrows)
-        }
+        Some(Needs::Action(name)) => access::action_named(name)
+            .is_some_and(|action| action.class == access::Class::Narrows || action.may_narrow),
         Some(Needs::Nobody | Needs::Ticket(_)) | None => false,
     }
 }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use axum::http::{Method, StatusCode};
 use metrics::{Counter, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};
+use runtime::MetricsReader;
 
 use crate::app::App;
 use crate::handlers::health;
@@ -133,21 +134,21 @@ impl Drop for Follower {
 }
 
 /// Everything, as Prometheus reads it; what is a state is looked at now.
-pub(crate) async fn text(app: &App) -> String {
+pub(crate) async fn text(app: &App, reader: MetricsReader) -> String {
     let checks = health::checks(app).await;
     let set = |name: &'static str, value: f64| metrics::gauge!(name).set(value);
     for check in &checks {
         metrics::gauge!("palisade_check", "check" => check.name.clone()).set(flag(check.ok));
     }
     set("palisade_ready", flag(checks.iter().all(|check| check.ok)));
-    let vitals = app.runtime.vitals();
+    let vitals = app.runtime.vitals(reader);
     set("palisade_ledger_head", number(vitals.ledger_head));
     set("palisade_ledger_failing", flag(vitals.ledger_failing));
     set("palisade_ledger_reserved", number(u64::try_from(vitals.ledger_reserved).unwrap_or(u64::MAX)));
     let unsigned = u64::try_from(vitals.ledger_unsigned).unwrap_or(0);
     set("palisade_ledger_unsigned_seconds", number(unsigned) / 1_000.0);
     // Absent until a check has ended: "not known" is not "changed".
-    if let Some(verdict) = app.runtime.ledger_verdict() {
+    if let Some(verdict) = vitals.ledger_verdict {
         set("palisade_ledger_intact", flag(verdict == ledger::verify::Verdict::Intact));
     }
     set("palisade_disk_tight", flag(vitals.disk_tight));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use api::Places;
-use model::{Clock, SystemClock};
+use model::SystemClock;
 use runtime::Source;
 use vault::{KeyRing, Purpose};
 
@@ -76,13 +76,8 @@ pub(crate) fn migrate(places: &Places, settings: &Settings) -> anyhow::Result<()
     let (master, _) = data::master_key(places, settings)?;
     let ring = KeyRing::new(master);
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let applied = threads.block_on(async {
-        let engine = runtime::open_engine(&settings.data, &settings.source, &ring).await?;
-        if !engine.hold().await? {
-            bail!("another daemon uses this database; stop it first");
-        }
-        anyhow::Ok(engine.migrate(runtime::MIGRATIONS, SystemClock.now()).await?)
-    })?;
+    let applied =
+        threads.block_on(runtime::upgrade(&settings.data, &settings.source, &ring, &SystemClock))?;
     tell(&mut std::io::stdout().lock(), &format!("{applied} migrations applied\n"));
     Ok(())
 }

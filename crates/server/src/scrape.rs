@@ -10,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use runtime::MetricsReader;
 
 use crate::app::App;
 use crate::measure;
@@ -39,5 +40,5 @@ async fn metrics(State((app, hosts)): State<(App, Vec<String>)>, request: Reques
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    (headers, measure::text(&app).await).into_response()
+    (headers, measure::text(&app, MetricsReader::Scraper).await).into_response()
 }

@@ -7,10 +7,15 @@
 //! the stream (the caller encrypts and signs), and files beside the store.
 
 mod format;
+#[cfg(test)]
+mod tests;
 
 use std::io::{Read, Write};
 
+use access::{CreateBackup, Permit};
+
 use self::format::{BadRecord, Record};
+use crate::Store;
 use crate::engine::{Engine, EngineError, Kind, MigrateError, Migration, Row, Table, Tx, Value, tables};
 use crate::engine::{applied, apply, missing};
 
@@ -57,11 +62,24 @@ pub enum RestoreError {
     Engine(#[from] EngineError),
 }
 
-impl Engine {
-    /// Writes one moment of the whole store to `out` and says how many rows it has. Others go on meanwhile.
+impl Store {
+    /// Writes one moment of the whole store to `out`. Others go on meanwhile. The permit comes back for what else
+    /// belongs to the same copy.
     ///
     /// `out` is written between reads, on the calling task, in pieces of a page of rows.
-    pub async fn dump(&self, out: &mut (impl Write + Send)) -> Result<u64, DumpError> {
+    pub async fn dump(
+        &self,
+        permit: Permit<CreateBackup>,
+        out: &mut (impl Write + Send),
+    ) -> Result<Permit<CreateBackup>, DumpError> {
+        self.engine.dump(out).await?;
+        Ok(permit)
+    }
+}
+
+impl Engine {
+    /// Writes one moment of the whole store to `out` and says how many rows it has.
+    pub(crate) async fn dump(&self, out: &mut (impl Write + Send)) -> Result<u64, DumpError> {
         let mut tx = self.snapshot().await?;
         let mut bytes = format::MAGIC.to_vec();
         for step in applied(&mut tx).await? {
@@ -81,7 +99,7 @@ impl Engine {
         Ok(rows)
     }
 
-    /// Fills this store, which must have no tables, from a stream made by [`Self::dump`], and says how many rows
+    /// Fills this store, which must have no tables, from a stream made by [`Store::dump`], and says how many rows
     /// there were. Its tables are those of the stream's own history, a beginning of `history`; what is pending
     /// afterwards is for [`Engine::migrate`].
     pub async fn restore(

@@ -4,8 +4,10 @@
 //! [`engine`] turns SQL text and values into rows; [`backup`] turns a whole store into a stream and back.
 //!
 //! Invariant: everything that changes the store for a person takes that act's `Permit` by value; what
-//! authentication itself keeps takes a `Warrant` that only `access` can make.
+//! authentication itself keeps takes a `Warrant` that only `access` can make. A [`Store`] does not give its engine
+//! away; `tests/misuse.rs` lists what takes no permit, with the reason of each.
 
+mod answers;
 pub mod backup;
 mod credentials;
 pub mod engine;
@@ -14,11 +16,13 @@ mod records;
 mod repos;
 mod standing;
 mod store;
+mod upkeep;
 mod users;
 mod worktrees;
 
+pub use answers::{Answers, Remembered};
 pub use keys::{ApiKey, PassRow};
-pub use records::{IndexedEntry, LedgerFilter, Remembered};
+pub use records::{IndexedEntry, LedgerFilter};
 pub use repos::Repo;
 pub use standing::RememberedLine;
 pub use store::{MIGRATIONS, StartError, Store, StoreError};

@@ -1,6 +1,6 @@
-//! Events, the ledger's search index, added policies and remembered answers.
+//! Events, the ledger's search index and added policies.
 
-use access::{AddPolicy, FollowEvents, Permit, RemovePolicy};
+use access::{AddPolicy, FollowEvents, Permit, ReadLedger, ReadWholeLedger, RemovePolicy};
 use model::{Event, EventKind, EventSeq, Millis, UserId, WorktreeId};
 
 use crate::engine::{EngineError, Row, Value};
@@ -61,19 +61,6 @@ impl LedgerFilter {
     }
 }
 
-/// What is remembered under an idempotency key.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Remembered {
-    /// Nothing was: the caller goes on, and tells the answer afterwards.
-    Fresh,
-    /// The first request is under way, or its daemon died: its outcome is not known here.
-    Pending,
-    /// Another request used the key.
-    Another,
-    /// The first answer, sealed.
-    Answer(u16, Vec<u8>),
-}
-
 /// A search of the ledger's index: one condition that stands bare, how time is named, and the order. What is named
 /// with a sum is not looked up by its index.
 macro_rules! search {
@@ -97,7 +84,7 @@ impl Store {
     /// Events after a cursor, uncut: the caller shows each only to those who may read it.
     pub async fn events_after(
         &self,
-        _permit: &Permit<FollowEvents>,
+        _permit: Permit<FollowEvents>,
         after: EventSeq,
         limit: i64,
     ) -> Result<Vec<Event>, StoreError> {
@@ -107,7 +94,10 @@ impl Store {
     }
 
     /// The first event that is kept, and the last one that ever was.
-    pub async fn event_range(&self) -> Result<(EventSeq, EventSeq), StoreError> {
+    pub async fn event_range(
+        &self,
+        _permit: Permit<FollowEvents>,
+    ) -> Result<(EventSeq, EventSeq), StoreError> {
         let sql = "SELECT COALESCE((SELECT MIN(seq) FROM events), 0), \
                    COALESCE((SELECT value FROM counters WHERE name = 'events'), 0)";
         let Some(row) = self.engine.row(sql, &[]).await? else { return Ok((1, 0)) };
@@ -172,12 +162,31 @@ impl Store {
         row.map_or(Ok(0), |row| Ok(row.int(0)?))
     }
 
-    /// Ledger lines, newest first. Who may see which is decided by the caller, who fills in `user`.
+    /// Ledger lines of everyone, newest first.
     pub async fn search_ledger(
         &self,
+        _permit: Permit<ReadWholeLedger>,
         filter: &LedgerFilter,
         limit: i64,
     ) -> Result<Vec<IndexedEntry>, StoreError> {
+        self.search(filter, limit).await
+    }
+
+    /// Ledger lines of the caller alone, newest first, whomever the filter names.
+    pub async fn search_own_entries(
+        &self,
+        permit: Permit<ReadLedger>,
+        filter: &LedgerFilter,
+        limit: i64,
+    ) -> Result<Vec<IndexedEntry>, StoreError> {
+        let own = permit.user().to_string();
+        if !filter.user.is_empty() && filter.user != own {
+            return Ok(Vec::new());
+        }
+        self.search(&LedgerFilter { user: own, ..filter.clone() }, limit).await
+    }
+
+    async fn search(&self, filter: &LedgerFilter, limit: i64) -> Result<Vec<IndexedEntry>, StoreError> {
         // The condition that leaves the fewest stands bare, so that its index is used.
         let sql = if !filter.resource.is_empty() {
             search!("resource = $3", "at + 0", "seq")
@@ -235,57 +244,6 @@ impl Store {
         if tx.exec("DELETE FROM added_policies WHERE id = $1", &[permit.into_act().id.into()]).await? == 0 {
             return Err(StoreError::Missing("added policy"));
         }
-        Ok(tx.commit().await?)
-    }
-
-    /// Claims an idempotency key for a request, or tells what it gave before.
-    pub async fn claim_key(
-        &self,
-        who: &str,
-        key: &str,
-        request: &str,
-        forget: Millis,
-    ) -> Result<Remembered, StoreError> {
-        let mut tx = self.engine.write().await?;
-        tx.exec("DELETE FROM idempotency WHERE at < $1", &[forget.into()]).await?;
-        let sql = "INSERT INTO idempotency (who, key, request, at, status) VALUES ($1, $2, $3, $4, 0) ON CONFLICT DO NOTHING";
-        let args = [who.into(), key.into(), request.into(), self.clock.now().into()];
-        let fresh = tx.exec(sql, &args).await? == 1;
-        let sql = "SELECT request, status, answer FROM idempotency WHERE who = $1 AND key = $2";
-        let row = tx.row(sql, &[who.into(), key.into()]).await?;
-        tx.commit().await?;
-        let Some(row) = row.filter(|_| !fresh) else { return Ok(Remembered::Fresh) };
-        if row.text(0)? != request {
-            return Ok(Remembered::Another);
-        }
-        match (u16::try_from(row.int(1)?), row.opt_blob(2)?) {
-            (Ok(status), Some(answer)) if status > 0 => Ok(Remembered::Answer(status, answer.to_vec())),
-            _ => Ok(Remembered::Pending),
-        }
-    }
-
-    /// Keeps the first answer under its key.
-    pub async fn keep_answer(
-        &self,
-        who: &str,
-        key: &str,
-        status: u16,
-        answer: Vec<u8>,
-    ) -> Result<(), StoreError> {
-        let mut tx = self.engine.write().await?;
-        let sql = "UPDATE idempotency SET status = $3, answer = $4 WHERE who = $1 AND key = $2";
-        tx.exec(sql, &[who.into(), key.into(), i64::from(status).into(), answer.into()]).await?;
-        Ok(tx.commit().await?)
-    }
-
-    /// Gives a key back, when its request was refused before it could do anything.
-    pub async fn free_key(&self, who: &str, key: &str) -> Result<(), StoreError> {
-        let mut tx = self.engine.write().await?;
-        tx.exec(
-            "DELETE FROM idempotency WHERE who = $1 AND key = $2 AND status = 0",
-            &[who.into(), key.into()],
-        )
-        .await?;
         Ok(tx.commit().await?)
     }
 }

@@ -33,7 +33,7 @@ impl Store {
     /// Repositories after a cursor.
     pub async fn list_repos(
         &self,
-        _permit: &Permit<ListRepos>,
+        _permit: Permit<ListRepos>,
         after: Option<RepoId>,
         limit: i64,
     ) -> Result<Vec<Repo>, StoreError> {

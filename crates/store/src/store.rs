@@ -82,12 +82,6 @@ impl Store {
         Ok(store)
     }
 
-    /// The database below, for backup and health.
-    #[must_use]
-    pub fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     /// Tells followers of everything that is committed. Whoever changed rights calls it when they are changed.
     pub fn publish(&self) {
         let committed = self.committed.load(Ordering::Acquire);

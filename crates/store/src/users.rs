@@ -45,7 +45,7 @@ impl Store {
     /// Users after a cursor, in the order they came.
     pub async fn list_users(
         &self,
-        _permit: &Permit<ListUsers>,
+        _permit: Permit<ListUsers>,
         after: Option<UserId>,
         prefix: &str,
         limit: i64,

@@ -1,8 +1,8 @@
 //! Worktrees: rows, lists cut to what a caller may know of, and what changes them.
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal,
-    ReadWorktree, RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
+    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, ReadWorktree,
+    RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
 };
 use model::{EventKind, Millis, RepoId, Role, Tier, UserId, WorktreeId, WorktreeName};
 
@@ -79,14 +79,13 @@ impl Store {
     /// The gate judges each again: policies that were added may hide more.
     pub async fn list_worktrees(
         &self,
-        permit: &Permit<ListWorktrees>,
-        who: &Principal,
+        permit: Permit<ListWorktrees>,
         worktree_rbac: bool,
         filter: &WorktreeFilter,
         after: Option<WorktreeId>,
         limit: i64,
     ) -> Result<Vec<Worktree>, StoreError> {
-        debug_assert_eq!(permit.user(), who.user(), "the permit is the caller's own");
+        let who = permit.who();
         let sees_all = who.role() >= Role::Admin || !worktree_rbac;
         let sql = worktree_columns!(
             "WHERE w.deleted_at IS NULL AND w.seq > COALESCE((SELECT seq FROM worktrees WHERE id = $1), 0) \

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use access::{AuthError, Lifetimes, Principal, Tokens};
 use model::{Clock, FixedClock, Millis, Role, UserId};
 use runtime::{Boot, Mode, PasswordSource, Runtime, Source};
-use store::engine::Value;
-use vault::{KeyRing, MasterKey, Secret};
+use store::engine::{Engine as Database, Value};
+use vault::{KeyRing, MasterKey, Purpose, Secret};
 
 #[path = "../../../store/tests/kit/server.rs"]
 #[expect(dead_code, reason = "the store's own tests use more of it")]
@@ -19,6 +19,44 @@ pub(crate) const SECOND: Millis = 1_000;
 pub(crate) const MINUTE: Millis = 60 * SECOND;
 pub(crate) const DAY: Millis = 24 * 60 * MINUTE;
 
+/// What the store is kept in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept {
+    Sqlite,
+    Postgres,
+}
+
+impl Kept {
+    /// An empty store of this kind.
+    pub(crate) fn source(self) -> Source {
+        match self {
+            Self::Sqlite => Source::Embedded,
+            Self::Postgres => Source::Postgres(server::Server::shared().database()),
+        }
+    }
+}
+
+/// Makes tests of promises that hold whatever the store is kept in. One that is not named here is never called,
+/// which the compiler says.
+macro_rules! on_both_engines {
+    ($($promise:ident,)+) => {
+        mod on_sqlite {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(crate::house::Kept::Sqlite).await;
+            })+
+        }
+
+        mod on_postgresql {
+            $(#[tokio::test]
+            async fn $promise() {
+                super::$promise(crate::house::Kept::Postgres).await;
+            })+
+        }
+    };
+}
+pub(crate) use on_both_engines;
+
 pub(crate) struct House {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) clock: Arc<FixedClock>,
@@ -28,6 +66,8 @@ pub(crate) struct House {
     source: Source,
     lifetimes: Lifetimes,
     folder: tempfile::TempDir,
+    /// The database, opened a second time: the runtime gives nobody its own.
+    pub(crate) behind: Database,
 }
 
 /// Someone who is signed in.
@@ -40,7 +80,11 @@ pub(crate) struct Someone {
 
 impl House {
     pub(crate) async fn new() -> Self {
-        Self::with(Source::Embedded, Lifetimes::default()).await
+        Self::on(Kept::Sqlite).await
+    }
+
+    pub(crate) async fn on(kept: Kept) -> Self {
+        Self::with(kept.source(), Lifetimes::default()).await
     }
 
     pub(crate) async fn with(source: Source, lifetimes: Lifetimes) -> Self {
@@ -49,16 +93,17 @@ impl House {
         let ring = Arc::new(KeyRing::new(MasterKey::random().unwrap()));
         let faults = Arc::<ledger::Faults>::default();
         let runtime = boot(&folder, &source, &ring, lifetimes, &clock, &faults).await;
-        Self { runtime, clock, ring, faults, source, lifetimes, folder }
+        let behind = open(&folder, &source, &ring).await;
+        Self { runtime, clock, ring, faults, source, lifetimes, folder, behind }
     }
 
     /// The same installation after the daemon was started again.
     pub(crate) async fn again(self) -> Self {
-        let Self { runtime, clock, ring, faults, source, lifetimes, folder } = self;
+        let Self { runtime, clock, ring, faults, source, lifetimes, folder, behind } = self;
         runtime.shut_down().await;
         drop(runtime);
         let runtime = boot(&folder, &source, &ring, lifetimes, &clock, &faults).await;
-        Self { runtime, clock, ring, faults, source, lifetimes, folder }
+        Self { runtime, clock, ring, faults, source, lifetimes, folder, behind }
     }
 
     /// Makes the owner.
@@ -90,14 +135,14 @@ impl House {
 
     /// Changes the store behind everyone's back.
     pub(crate) async fn sql(&self, sql: &'static str, args: &[Value]) -> u64 {
-        let mut tx = self.runtime.answers().engine().write().await.unwrap();
+        let mut tx = self.behind.write().await.unwrap();
         let changed = tx.exec(sql, args).await.unwrap();
         tx.commit().await.unwrap();
         changed
     }
 
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
-        self.runtime.answers().engine().row(sql, &[]).await.unwrap().unwrap().int(0).unwrap()
+        self.behind.row(sql, &[]).await.unwrap().unwrap().int(0).unwrap()
     }
 
     /// How many entries the ledger has for this action with this decision.
@@ -111,6 +156,16 @@ impl House {
     /// How many entries the ledger has.
     pub(crate) fn head(&self) -> u64 {
         self.runtime.gate().ledger().head().seq
+    }
+}
+
+async fn open(folder: &tempfile::TempDir, source: &Source, ring: &KeyRing) -> Database {
+    match source {
+        Source::Embedded => {
+            let file = folder.path().join("store").join("palisade.db");
+            Database::open_sqlite(&file, ring.subkey(Purpose::Store).expose()).await.unwrap()
+        }
+        Source::Postgres(url) => Database::open_postgres(url).await.unwrap(),
     }
 }
 

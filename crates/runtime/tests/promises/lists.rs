@@ -23,7 +23,7 @@ struct Table {
 }
 
 async fn throw(house: &House, dice: &mut Dice, people: &[UserId], all: &[WorktreeId]) -> Table {
-    let mut tx = house.runtime.answers().engine().write().await.unwrap();
+    let mut tx = house.behind.write().await.unwrap();
     tx.exec("DELETE FROM worktree_owners", &[]).await.unwrap();
     tx.exec("DELETE FROM added_policies", &[]).await.unwrap();
     let mut facts = Vec::new();

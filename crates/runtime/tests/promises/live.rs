@@ -4,7 +4,7 @@ use access::{CreateWorktree, Scope};
 use model::{Role, Tier, WorktreeId};
 use runtime::{ActError, EventError, WorktreeFilter};
 
-use crate::house::{DAY, House, Someone};
+use crate::house::{DAY, House, Kept, Someone, on_both_engines};
 
 async fn worktree(house: &House, owner: &Someone, tier: Tier) -> WorktreeId {
     let origin = "https://forge.example/a/b".to_owned();
@@ -15,9 +15,8 @@ async fn worktree(house: &House, owner: &Someone, tier: Tier) -> WorktreeId {
 }
 
 /// A reader that looked at the facts just before they changed must not leave its answer for those after it.
-#[tokio::test]
-async fn acc_06_a_decision_on_old_facts_is_not_remembered_for_the_new_epoch() {
-    let house = House::new().await;
+async fn acc_06_a_decision_on_old_facts_is_not_remembered_for_the_new_epoch(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let bo = house.user(&owner, "bo", Role::Member).await;
     let id = worktree(&house, &owner, Tier::Session).await;
@@ -34,9 +33,8 @@ async fn acc_06_a_decision_on_old_facts_is_not_remembered_for_the_new_epoch() {
 }
 
 /// While readers race with a tier that goes up and down, nobody reads after it went down.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn acc_06_racing_readers_never_read_after_the_right_was_taken() {
-    let house = House::new().await;
+async fn acc_06_racing_readers_never_read_after_the_right_was_taken(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let bo = house.user(&owner, "bo", Role::Member).await;
     let id = worktree(&house, &owner, Tier::Session).await;
@@ -65,10 +63,19 @@ async fn acc_06_racing_readers_never_read_after_the_right_was_taken() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acc_06_racing_readers_never_read_after_the_right_was_taken_on_sqlite() {
+    acc_06_racing_readers_never_read_after_the_right_was_taken(Kept::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn acc_06_racing_readers_never_read_after_the_right_was_taken_on_postgresql() {
+    acc_06_racing_readers_never_read_after_the_right_was_taken(Kept::Postgres).await;
+}
+
 /// A live connection hangs on its very credential, not only on its user.
-#[tokio::test]
-async fn acc_06_a_stream_ends_with_the_credential_that_opened_it() {
-    let house = House::new().await;
+async fn acc_06_a_stream_ends_with_the_credential_that_opened_it(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let made = house.runtime.create_key(&owner.who, "k".parse().unwrap(), Scope::Read, DAY).await.unwrap();
     let (key, secret) = made.unwrap();
@@ -92,9 +99,8 @@ async fn acc_06_a_stream_ends_with_the_credential_that_opened_it() {
     house.runtime.status(&owner.who).await.unwrap();
 }
 
-#[tokio::test]
-async fn idn_12_a_key_ends_on_its_day_and_makes_no_credential_that_outlives_it() {
-    let house = House::new().await;
+async fn idn_12_a_key_ends_on_its_day_and_makes_no_credential_that_outlives_it(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let made = house.runtime.create_key(&owner.who, "k".parse().unwrap(), Scope::Admin, DAY).await.unwrap();
     let (_, secret) = made.unwrap();
@@ -121,4 +127,10 @@ async fn idn_12_a_key_ends_on_its_day_and_makes_no_credential_that_outlives_it()
     auth.authenticate(secret.expose()).await.unwrap();
     house.clock.advance(1);
     assert!(auth.authenticate(secret.expose()).await.is_err());
+}
+
+on_both_engines! {
+    acc_06_a_decision_on_old_facts_is_not_remembered_for_the_new_epoch,
+    acc_06_a_stream_ends_with_the_credential_that_opened_it,
+    idn_12_a_key_ends_on_its_day_and_makes_no_credential_that_outlives_it,
 }

@@ -4,20 +4,18 @@ use std::time::{Duration, Instant};
 
 use access::{AuthError, Lifetimes, TotpSeed};
 use model::{Clock, Role};
-use runtime::{AccountError, ActError, PasswordSource, Proof, Source, StoreError};
+use runtime::{AccountError, ActError, PasswordSource, Proof, StoreError};
 
-use crate::house::{DAY, House, MINUTE, PASSWORD, SECOND, password, scale};
+use crate::house::{DAY, House, Kept, MINUTE, PASSWORD, SECOND, on_both_engines, password, scale};
 
-#[tokio::test]
-async fn idn_01_an_empty_store_holds_no_account_and_the_secret_lives_an_hour() {
-    let house = House::new().await;
+async fn idn_01_an_empty_store_holds_no_account_and_the_secret_lives_an_hour(kept: Kept) {
+    let house = House::on(kept).await;
     let auth = house.runtime.auth();
     let secret = auth.offer_bootstrap().await.unwrap().unwrap();
     assert_eq!(house.count("SELECT COUNT(*) FROM users").await, 0);
     // 256 bits in base64, after a prefix.
     assert!(secret.expose().len() >= 43 + 4, "{}", secret.expose().len());
-    let kept =
-        house.runtime.answers().engine().row("SELECT digest FROM bootstrap", &[]).await.unwrap().unwrap();
+    let kept = house.behind.row("SELECT digest FROM bootstrap", &[]).await.unwrap().unwrap();
     assert!(!kept.text(0).unwrap().contains(secret.expose()), "only a digest is kept");
 
     let claim = async |secret: &str| {
@@ -126,9 +124,8 @@ async fn idn_03_one_hash_costs_no_less_than_bcrypt_12() {
     assert!(*ours * 100 >= *theirs * 95, "argon2id {ours:?}, bcrypt-12 {theirs:?}");
 }
 
-#[tokio::test]
-async fn idn_05_an_access_token_is_accepted_at_14_59_and_refused_at_15_01() {
-    let house = House::new().await;
+async fn idn_05_an_access_token_is_accepted_at_14_59_and_refused_at_15_01(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let token = owner.tokens.access.expose();
     house.clock.advance(14 * MINUTE + 59 * SECOND);
@@ -143,7 +140,7 @@ async fn idn_05_an_access_token_is_accepted_at_14_59_and_refused_at_15_01() {
     assert!(house.runtime.status(&owner.who).await.is_err(), "nor does a principal outlive it");
 
     let week = Lifetimes { access: 7 * DAY, ..Lifetimes::default() };
-    let house = House::with(Source::Embedded, week).await;
+    let house = House::with(kept.source(), week).await;
     let owner = house.owner().await;
     house.clock.advance(7 * DAY - SECOND);
     house.runtime.auth().authenticate(owner.tokens.access.expose()).await.unwrap();
@@ -151,9 +148,8 @@ async fn idn_05_an_access_token_is_accepted_at_14_59_and_refused_at_15_01() {
     assert!(house.runtime.auth().authenticate(owner.tokens.access.expose()).await.is_err());
 }
 
-#[tokio::test]
-async fn idn_06_a_refresh_token_lives_thirty_days() {
-    let house = House::new().await;
+async fn idn_06_a_refresh_token_lives_thirty_days(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let auth = house.runtime.auth();
     house.clock.advance(30 * DAY - SECOND);
@@ -162,9 +158,8 @@ async fn idn_06_a_refresh_token_lives_thirty_days() {
     assert_eq!(auth.refresh(next.refresh.expose(), "p").await.unwrap_err(), AuthError::Invalid);
 }
 
-#[tokio::test]
-async fn idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry() {
-    let house = House::new().await;
+async fn idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let other = house.login(&owner.email, PASSWORD, "elsewhere").await.unwrap();
     let auth = house.runtime.auth();
@@ -188,9 +183,8 @@ async fn idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry() {
     assert!(auth.authenticate(other.access.expose()).await.is_ok(), "another login is not touched");
 }
 
-#[tokio::test]
-async fn idn_06_two_tabs_within_ten_seconds_both_stay() {
-    let house = House::new().await;
+async fn idn_06_two_tabs_within_ten_seconds_both_stay(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let auth = house.runtime.auth();
     let mut present = owner.tokens;
@@ -215,9 +209,8 @@ async fn idn_06_two_tabs_within_ten_seconds_both_stay() {
     assert_eq!(house.entries("signin.reuse", "refused"), 0);
 }
 
-#[tokio::test]
-async fn idn_15_a_code_is_good_once_and_near_its_time_and_one_seed_does_not_replace_another() {
-    let house = House::new().await;
+async fn idn_15_a_code_is_good_once_and_near_its_time_and_one_seed_does_not_replace_another(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let runtime = &house.runtime;
     let seed_of = |sealed: &[u8]| TotpSeed::open(&house.ring, owner.id, sealed.to_vec()).unwrap();
@@ -272,4 +265,13 @@ async fn idn_15_a_code_is_good_once_and_near_its_time_and_one_seed_does_not_repl
     let code = seed_of(&first).code_at(house.clock.now());
     runtime.remove_totp(&owner.who, proof(Some(&code))).await.unwrap();
     house.login(&owner.email, PASSWORD, "10.0.0.4").await.unwrap();
+}
+
+on_both_engines! {
+    idn_01_an_empty_store_holds_no_account_and_the_secret_lives_an_hour,
+    idn_05_an_access_token_is_accepted_at_14_59_and_refused_at_15_01,
+    idn_06_a_refresh_token_lives_thirty_days,
+    idn_06_reuse_after_the_grace_ends_the_family_and_writes_one_entry,
+    idn_06_two_tabs_within_ten_seconds_both_stay,
+    idn_15_a_code_is_good_once_and_near_its_time_and_one_seed_does_not_replace_another,
 }

@@ -7,6 +7,7 @@ mod lists;
 mod live;
 mod logins;
 mod passes;
+mod permits;
 mod policies;
 mod record;
 mod throttle;

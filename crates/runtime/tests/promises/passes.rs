@@ -6,7 +6,7 @@ use model::{Grant, PassId, Role};
 use runtime::{ActError, Runtime};
 use vault::Secret;
 
-use crate::house::{DAY, House, MINUTE, scale};
+use crate::house::{DAY, House, Kept, MINUTE, on_both_engines, scale};
 
 fn grant(text: &str) -> Grant {
     serde_json::from_str(text).unwrap()
@@ -19,9 +19,8 @@ async fn mint(runtime: &std::sync::Arc<Runtime>, who: &Principal, depth: u8) -> 
     (made.0.id, made.1)
 }
 
-#[tokio::test]
-async fn acc_11_revoking_the_root_of_a_tree_revokes_all_of_it_also_after_a_restart() {
-    let house = House::new().await;
+async fn acc_11_revoking_the_root_of_a_tree_revokes_all_of_it_also_after_a_restart(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let auth = house.runtime.auth();
     let (root, text) = mint(&house.runtime, &owner.who, 3).await;
@@ -67,9 +66,8 @@ async fn acc_11_revoking_the_root_of_a_tree_revokes_all_of_it_also_after_a_resta
     auth.authenticate(kept.expose()).await.unwrap();
 }
 
-#[tokio::test]
-async fn acc_09_a_pass_is_never_wider_longer_or_deeper_than_its_maker() {
-    let house = House::new().await;
+async fn acc_09_a_pass_is_never_wider_longer_or_deeper_than_its_maker(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let runtime = &house.runtime;
     let everything = Grant::everything();
@@ -94,9 +92,8 @@ async fn acc_09_a_pass_is_never_wider_longer_or_deeper_than_its_maker() {
     assert_eq!((house.head() - before, house.count("SELECT COUNT(*) FROM passes").await), (1, count));
 }
 
-#[tokio::test]
-async fn idn_12_revoking_a_key_revokes_every_pass_made_with_it() {
-    let house = House::new().await;
+async fn idn_12_revoking_a_key_revokes_every_pass_made_with_it(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let made = house.runtime.create_key(&owner.who, "k".parse().unwrap(), Scope::Manage, DAY).await.unwrap();
     let (key, secret) = made.unwrap();
@@ -117,9 +114,8 @@ async fn idn_12_revoking_a_key_revokes_every_pass_made_with_it() {
     assert!(matches!(refused, Err(ActError::Denied(_))), "nor does a principal made before");
 }
 
-#[tokio::test]
-async fn idn_07_what_ends_a_users_logins_ends_their_passes() {
-    let house = House::new().await;
+async fn idn_07_what_ends_a_users_logins_ends_their_passes(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let runtime = &house.runtime;
     for (name, what) in [("a", "disable"), ("b", "role"), ("c", "reset"), ("d", "everywhere")] {
@@ -152,9 +148,8 @@ async fn idn_07_what_ends_a_users_logins_ends_their_passes() {
     runtime.status(&one.who).await.unwrap();
 }
 
-#[tokio::test]
-async fn acc_11_an_id_that_a_holder_writes_does_not_change_what_a_pass_was_made_from() {
-    let house = House::new().await;
+async fn acc_11_an_id_that_a_holder_writes_does_not_change_what_a_pass_was_made_from(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let auth = house.runtime.auth();
     let (mine, text) = mint(&house.runtime, &owner.who, 3).await;
@@ -174,4 +169,12 @@ async fn acc_11_an_id_that_a_holder_writes_does_not_change_what_a_pass_was_made_
     for text in [&text, &child_text, &named, &grandchild] {
         assert_eq!(auth.authenticate(text.expose()).await.unwrap_err(), AuthError::Invalid);
     }
+}
+
+on_both_engines! {
+    acc_11_revoking_the_root_of_a_tree_revokes_all_of_it_also_after_a_restart,
+    acc_09_a_pass_is_never_wider_longer_or_deeper_than_its_maker,
+    idn_12_revoking_a_key_revokes_every_pass_made_with_it,
+    idn_07_what_ends_a_users_logins_ends_their_passes,
+    acc_11_an_id_that_a_holder_writes_does_not_change_what_a_pass_was_made_from,
 }

@@ -5,15 +5,14 @@ use model::Role;
 use runtime::{AccountError, Proof};
 use vault::Secret;
 
-use crate::house::{House, MINUTE, PASSWORD, SECOND};
+use crate::house::{House, Kept, MINUTE, PASSWORD, SECOND, on_both_engines};
 
 fn throttled(error: &AuthError) -> bool {
     matches!(error, AuthError::Throttled { .. })
 }
 
-#[tokio::test]
-async fn idn_13_the_sixth_failure_in_a_minute_waits_even_with_the_right_password() {
-    let house = House::new().await;
+async fn idn_13_the_sixth_failure_in_a_minute_waits_even_with_the_right_password(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     for n in 0..5 {
         // Each from an address of its own: the account counts.
@@ -32,9 +31,8 @@ async fn idn_13_the_sixth_failure_in_a_minute_waits_even_with_the_right_password
     house.login(&owner.email, PASSWORD, "10.1.0.9").await.unwrap();
 }
 
-#[tokio::test]
-async fn idn_13_an_address_is_slowed_across_accounts() {
-    let house = House::new().await;
+async fn idn_13_an_address_is_slowed_across_accounts(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     for n in 0..5 {
         let email = format!("nobody{n}@example.org");
@@ -44,9 +42,8 @@ async fn idn_13_an_address_is_slowed_across_accounts() {
     house.login(&owner.email, PASSWORD, "10.2.0.2").await.unwrap();
 }
 
-#[tokio::test]
-async fn idn_13_the_fifty_first_attempt_in_a_quarter_of_an_hour_waits() {
-    let house = House::new().await;
+async fn idn_13_the_fifty_first_attempt_in_a_quarter_of_an_hour_waits(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     // Attempts that succeeded count too; kept as rows because fifty hashes take long.
     let now = model::Clock::now(house.clock.as_ref());
@@ -66,9 +63,8 @@ async fn idn_13_the_fifty_first_attempt_in_a_quarter_of_an_hour_waits() {
     house.login(&owner.email, PASSWORD, "10.3.0.1").await.unwrap();
 }
 
-#[tokio::test]
-async fn idn_13_parallel_guesses_do_not_slip_past_together() {
-    let house = House::new().await;
+async fn idn_13_parallel_guesses_do_not_slip_past_together(kept: Kept) {
+    let house = House::on(kept).await;
     house.owner().await;
     let mut tries = Vec::new();
     for n in 0..12 {
@@ -85,9 +81,8 @@ async fn idn_13_parallel_guesses_do_not_slip_past_together() {
     assert_eq!(judged, 5);
 }
 
-#[tokio::test]
-async fn idn_13_asking_again_for_the_password_counts_against_the_same_account() {
-    let house = House::new().await;
+async fn idn_13_asking_again_for_the_password_counts_against_the_same_account(kept: Kept) {
+    let house = House::on(kept).await;
     let owner = house.owner().await;
     let ana = house.user(&owner, "ana", Role::Member).await;
     let proof = |text: &str| Proof { password: Secret::new(text.to_owned()), totp: None, peer: "10.5.0.1" };
@@ -104,4 +99,12 @@ async fn idn_13_asking_again_for_the_password_counts_against_the_same_account() 
     assert_eq!(house.entries("password.change", "refused"), 6);
     house.clock.advance(MINUTE + SECOND);
     house.runtime.change_password(&ana.who, proof(PASSWORD), new()).await.unwrap();
+}
+
+on_both_engines! {
+    idn_13_the_sixth_failure_in_a_minute_waits_even_with_the_right_password,
+    idn_13_an_address_is_slowed_across_accounts,
+    idn_13_the_fifty_first_attempt_in_a_quarter_of_an_hour_waits,
+    idn_13_parallel_guesses_do_not_slip_past_together,
+    idn_13_asking_again_for_the_password_counts_against_the_same_account,
 }

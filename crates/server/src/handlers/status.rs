@@ -55,6 +55,6 @@ pub(crate) async fn metrics(
     State(app): State<App>,
     Caller(who): Caller,
 ) -> Result<impl IntoResponse, Problem> {
-    app.runtime.may_read_metrics(&who).await?;
-    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], crate::measure::text(&app).await))
+    let reader = app.runtime.permit_metrics(&who).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], crate::measure::text(&app, reader).await))
 }

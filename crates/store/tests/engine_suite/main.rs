@@ -1,11 +1,12 @@
 //! What both engines of the store promise, tried on real ones.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use store::engine::Engine;
 
 #[path = "../kit/mod.rs"]
 mod kit;
 
-mod backups;
 mod durability;
 mod encrypting;
 mod full_disk;

@@ -2,7 +2,7 @@
 
 use store::Store;
 
-async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFilter) {
+async fn all(store: &Store, filter: &store::WorktreeFilter, wanted: &store::LedgerFilter) {
     drop(store.read_user(()).await);
     drop(store.list_users((), None, "", 1).await);
     drop(store.create_user(()).await);
@@ -26,7 +26,7 @@ async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFil
     drop(store.create_repo(()).await);
     drop(store.delete_repo(()).await);
     drop(store.read_worktree(()).await);
-    drop(store.list_worktrees((), who, true, filter, None, 1).await);
+    drop(store.list_worktrees((), true, filter, None, 1).await);
     drop(store.create_worktree((), |_| true).await);
     drop(store.update_worktree(()).await);
     drop(store.set_tier(()).await);
@@ -37,6 +37,10 @@ async fn all(store: &Store, who: &access::Principal, filter: &store::WorktreeFil
     drop(store.add_policy(()).await);
     drop(store.remove_policy(()).await);
     drop(store.events_after((), 0, 1).await);
+    drop(store.event_range(()).await);
+    drop(store.search_ledger((), wanted, 50).await);
+    drop(store.search_own_entries((), wanted, 50).await);
+    drop(store.dump((), &mut Vec::new()).await);
 }
 
 fn main() {}

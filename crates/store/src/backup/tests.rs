@@ -1,9 +1,11 @@
 //! A backup is one moment of the whole store, and restores equal on either engine.
 
-use store::backup::{DumpError, RestoreError};
-use store::engine::{Engine, MigrateError, Migration, Value};
+use super::{DumpError, RestoreError};
+use crate::engine::{Engine, EngineError, Kind, MigrateError, Migration, Value};
 
-use crate::kit;
+#[path = "../../tests/kit/mod.rs"]
+#[expect(dead_code, reason = "the engines' own tests use more of it")]
+mod kit;
 
 /// Tables whose names come before what they point at, a self-reference, a cycle, and a seeded row.
 const HISTORY: [Migration; 2] = [
@@ -103,8 +105,8 @@ async fn aut_17_a_cut_or_lengthened_backup_restores_nothing() {
         let mut longer = bytes.clone();
         longer.push(0);
         let target = match store.engine.kind() {
-            store::engine::Kind::Sqlite => kit::sqlite().await,
-            store::engine::Kind::Postgres => kit::postgres().await,
+            Kind::Sqlite => kit::sqlite().await,
+            Kind::Postgres => kit::postgres().await,
         };
         let ends = (0..bytes.len()).step_by(bytes.len() / 12).chain([bytes.len() - 1]);
         for bad in
@@ -136,7 +138,7 @@ async fn aut_17_a_backup_during_load_is_one_moment() {
                 tx.exec("INSERT INTO agents (id, part) VALUES ($1, $2)", &args).await?;
                 tx.commit().await?;
             }
-            Ok::<_, store::engine::EngineError>(())
+            Ok::<_, EngineError>(())
         });
         let mut last = -1;
         for _ in 0..6 {

@@ -1,5 +1,5 @@
 # `make run` and `make test` do all of their set-up themselves.
-.PHONY: run test test-full lint bench web fuzz openapi commands help
+.PHONY: run test test-full lint bench bench-check web fuzz openapi commands help
 
 # Counts in tests are a twentieth of the full ones unless told otherwise.
 export PALISADE_SCALE ?= 0.05
@@ -15,9 +15,11 @@ run: ## build what is needed and start the daemon, with one URL and a one-time s
 	cargo build -p server -p palisade -p ledger
 	@exec target/debug/palisade up
 
-test: ## everything: format, lints, unit tests, flows, the real PostgreSQL, schemathesis
+test: ## everything: format, lints, unit tests, flows, the real PostgreSQL, schemathesis, the web's types
 	@scripts/setup test
 	$(MAKE) --no-print-directory lint
+	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory web; \
+	else echo "npm is not installed: what the web uses of the API is not checked here"; fi
 	cargo build --workspace
 	cargo test --workspace
 
@@ -34,7 +36,10 @@ bench: ## measure, side by side with references in one run
 	@scripts/setup bench
 	cargo build --release -p server
 	$(STATIC)
-	cd bench && cargo run --release
+	cd bench && cargo run --release -- $(BENCH)
+
+bench-check: ## the same, and fail when a bound is missed
+	$(MAKE) --no-print-directory bench BENCH=--check
 
 web: ## types for the web from the API description, and a check of what uses them
 	@scripts/setup web

@@ -199,6 +199,146 @@ fn aut_15_the_configuration_is_shown_with_its_origin_and_without_secrets() {
 }
 
 #[test]
+fn aut_15_the_places_told_are_those_that_are_used() {
+    let host = Host::builder().stopped();
+    let told = |variables: &[(&str, &str)]| -> serde_json::Value {
+        let mut command = host.command("palisade");
+        let output =
+            command.args(["--json", "config", "path"]).envs(variables.iter().copied()).output().unwrap();
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let place = |name: &str| serde_json::Value::from(host.place().join(name).to_str().unwrap());
+    let usual = told(&[])["result"].clone();
+    for (name, file) in [
+        ("config", "config.toml"),
+        ("data", "data"),
+        ("credentials", "credentials.toml"),
+        ("master_key", "master.key"),
+    ] {
+        assert_eq!(usual[name], place(file), "a path is no secret");
+    }
+    let file = host.place().join("config.toml");
+    std::fs::write(&file, "data_dir = \"elsewhere\"\n[key]\nfile = \"/run/keys/palisade\"\n").unwrap();
+    let named = told(&[])["result"].clone();
+    assert_eq!((&named["data"], &named["master_key"]), (&place("elsewhere"), &"/run/keys/palisade".into()));
+    // What is stronger than the file is stronger here too, and a key that is given is in no file.
+    let given =
+        told(&[("PALISADE_DATA_DIR", "/srv/palisade"), ("PALISADE_MASTER_KEY", &tests::master_key())]);
+    assert_eq!(given["result"]["data"], "/srv/palisade");
+    assert_eq!(given["result"]["master_key"], serde_json::Value::Null);
+    std::fs::write(&file, "mod = \"solo\"\n").unwrap();
+    let refused = told(&[]);
+    let why = refused["error"]["message"].as_str().unwrap();
+    assert!(refused["ok"] == false && why.contains("config.toml:1: unknown key `mod`"), "{refused}");
+
+    // The daemon really goes there.
+    std::fs::write(&file, "data_dir = \"elsewhere\"\n[key]\nfile = \"the.key\"\n").unwrap();
+    let key = host.place().join("the.key");
+    std::fs::write(&key, tests::master_key()).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let told = told(&[])["result"].clone();
+    let mut host = host;
+    host.start_daemon().unwrap();
+    assert!(std::path::Path::new(told["data"].as_str().unwrap()).join("store/palisade.db").exists());
+    assert_eq!(told["master_key"], key.to_str().unwrap());
+    assert!(!host.place().join("master.key").exists() && !host.data().exists());
+}
+
+#[test]
+fn aut_14_a_password_is_changed_without_a_terminal() {
+    let host = Host::start();
+    let cli = signed_in(&host);
+    let words = ["account", "password", "--password-stdin"];
+    let alone = cli.run(&["account", "password"]);
+    assert_eq!(alone.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("use --password-stdin"));
+    let head = host.ledger_head();
+    assert_eq!(
+        cli.with_input(&words, &format!("{PASSWORD}\n")).status.code(),
+        Some(2),
+        "the new one is missing"
+    );
+    assert_eq!(host.ledger_head(), head, "nothing was asked of the daemon");
+    let new = "another long password";
+    assert_eq!(cli.with_input(&words, &format!("not it, really\n{new}\n")).status.code(), Some(1));
+    assert_eq!(host.written_since(head), 1, "a refusal is one entry");
+    let changed = cli.with_input(&words, &format!("{PASSWORD}\n{new}\n"));
+    assert!(changed.status.success(), "{}", String::from_utf8_lossy(&changed.stderr));
+    assert!(!host.place().join("credentials.toml").exists(), "every login ended, also this one");
+    let login = ["login", "--email", "owner@example.org", "--password-stdin"];
+    assert_eq!(cli.with_input(&login, PASSWORD).status.code(), Some(1));
+    assert!(cli.with_input(&login, new).status.success());
+}
+
+/// LED-09 and AUT-14: what the API can be asked, the command line can ask.
+#[test]
+fn aut_14_the_ledger_is_searched_by_time() {
+    let host = Host::start();
+    let cli = signed_in(&host);
+    let search = |more: &[&str]| -> Vec<String> {
+        let mut words = vec!["ledger", "search", "--action", "repo.create", "--decision", "done"];
+        words.extend(more);
+        let found = cli.json(&words);
+        found.as_array().unwrap().iter().map(|entry| entry["resource"].as_str().unwrap().to_owned()).collect()
+    };
+    let first = host.repo("first");
+    // A time is told to the second; what follows is in another one.
+    let second = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let begun = second();
+    crate::gateway_wire::until("the next second", || second() > begun);
+    let newer = host.repo("newer");
+    let entry = &cli.json(&["ledger", "search", "--resource", &newer, "--decision", "allowed"])[0];
+    let at = entry["at"].as_i64().unwrap() / 1_000;
+    let date = Command::new("date").args(["-u", "-d", &format!("@{at}"), "+%Y-%m-%dT%H:%M:%SZ"]).output();
+    let time = String::from_utf8(date.unwrap().stdout).unwrap().trim().to_owned();
+    assert_eq!(search(&["--since", &time]), std::slice::from_ref(&newer));
+    assert_eq!(search(&["--until", &time]), std::slice::from_ref(&first));
+    assert_eq!(search(&["--since", "1h"]), [newer.clone(), first.clone()]);
+    assert_eq!(search(&["--since", "2h", "--until", "1h"]), [""; 0]);
+    assert_eq!(search(&["--since", "2026-01-01", "--until", "2200-01-01T00:00:00+01:00"]), [newer, first]);
+    for bad in ["yesterday", "2026-11-31", "2026-11-15T09:00:00"] {
+        let output = cli.run(&["--json", "ledger", "search", "--since", bad]);
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((output.status.code(), &document["error"]["code"]), (Some(2), &"usage".into()), "{bad}");
+    }
+}
+
+/// IDN-18: an id that could be several is listed, never guessed, and the list is short.
+#[test]
+fn idn_18_an_ambiguous_beginning_of_an_id_lists_at_most_ten() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    let cli = signed_in(&host);
+    for n in 0..12 {
+        let body = api::CreateUserRequest {
+            email: format!("u{n}@example.org"),
+            name: format!("U{n}"),
+            role: "member".into(),
+            password: None,
+            // A hash is kept as it is, which is quicker than making one.
+            bcrypt: Some(crate::calls::hash()),
+        };
+        host.owner().client.create_user(&body).unwrap();
+    }
+    let people = host.owner().client.users(Some("usr_"), None, Some(100)).unwrap().items;
+    assert_eq!(people.len(), 13);
+    for words in
+        [&["user", "show", "usr_"][..], &["user", "delete", "usr_"], &["key", "list", "--user", "usr_"]]
+    {
+        let head = host.ledger_head();
+        let output = cli.run(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        assert!(said.contains("`usr_` could be any of 13"), "{words:?}: {said}");
+        let named = people.iter().filter(|one| said.contains(&one.id)).count();
+        assert_eq!((named, said.lines().count()), (10, 11), "{words:?}: {said}");
+        assert_eq!(host.ledger_head(), head, "nothing was done: {words:?}");
+    }
+    // What only one has is enough.
+    let one = people.first().unwrap();
+    assert_eq!(cli.json(&["user", "show", one.id.get(..20).unwrap()])["email"], one.email.as_str());
+}
+
+#[test]
 fn completions_and_the_manual_are_printed() {
     let host = Host::builder().stopped();
     for words in [&["completions", "bash"][..], &["completions", "zsh"], &["completions", "fish"], &["man"]] {

@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use api::{Client, Code, ShownGrant};
 use serde_json::{Value, json};
-use tests::Host;
+use tests::{Host, HostBuilder};
 
 use crate::calls::{CALLS, Stage, Who, committed, described, is_final};
 use crate::gateway_metrics::operations;
 use crate::gateway_wire::{authority, until};
 
 fn host() -> Host {
-    Host::builder().set("metrics.listen", "127.0.0.1:0").set("limits.requests_per_minute", "0").unclaimed()
+    builder().unclaimed()
+}
+
+fn builder() -> HostBuilder {
+    Host::builder().set("metrics.listen", "127.0.0.1:0").set("limits.requests_per_minute", "0")
 }
 
 /// GTW-15: every operation of the API has a method of the client. Each is called on a live daemon, whose own
@@ -34,13 +38,27 @@ fn gtw_15_the_client_covers_every_operation() {
     let methods: BTreeSet<&str> = CALLS.iter().map(|call| call.method).collect();
     assert_eq!(methods.len(), CALLS.len(), "each operation has a method of its own");
     assert!(!methods.contains("send"), "`send` is not typed");
+    every_call(&host, self::host);
+}
 
-    let stage = Stage::new(&host);
+/// The same operations where the store is on PostgreSQL: each does there what it does here.
+#[test]
+fn gtw_15_the_client_covers_every_operation_on_postgresql() {
+    let new = || builder().on_postgresql().unclaimed();
+    let mut host = new();
+    host.claim();
+    assert_eq!(host.owner().client.status().unwrap().store, "postgres");
+    every_call(&host, new);
+    assert_eq!(host.owner().client.verify_ledger().unwrap().verdict, "intact");
+}
+
+fn every_call(host: &Host, new: impl Fn() -> Host) {
+    let stage = Stage::new(host);
     let ana = stage.person();
     for call in CALLS {
         // What makes the first owner needs a daemon that has none.
         if ["auth_bootstrap", "setup_submit"].contains(&call.operation) {
-            let new = self::host();
+            let new = new();
             let nobody = Who { id: String::new(), client: new.anonymous() };
             hit(&Stage::unclaimed(&new), &nobody, call);
             continue;

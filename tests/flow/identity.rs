@@ -152,7 +152,7 @@ fn idn_03_created_reset_changed_and_imported_passwords_all_sign_in_and_short_one
 }
 
 /// Every password hash and every digest that the stopped host keeps.
-fn stored_digests(host: &Host) -> Vec<String> {
+pub(crate) fn stored_digests(host: &Host) -> Vec<String> {
     let log = host.log();
     let file = log.lines().find_map(|line| line.strip_prefix("A master key was made: ")).unwrap();
     let ring = vault::KeyRing::new(vault::source::read_file(std::path::Path::new(file)).unwrap());
@@ -458,7 +458,17 @@ fn idn_15_one_time_passwords_go_on_are_asked_for_and_go_off() {
 
 #[test]
 fn idn_18_of_fifty_parallel_creates_one_wins_and_a_prefix_finds_it() {
-    let host = Host::builder().set("limits.requests_per_minute", "0").start();
+    one_wins(&Host::builder().set("limits.requests_per_minute", "0").start());
+}
+
+#[test]
+fn idn_18_of_fifty_parallel_creates_one_wins_on_postgresql() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").on_postgresql().start();
+    assert_eq!(host.owner().client.status().unwrap().store, "postgres");
+    one_wins(&host);
+}
+
+fn one_wins(host: &Host) {
     let tries: Vec<_> = (0..tests::scale(50, 8))
         .map(|n| {
             let client = host.owner().client.clone();

@@ -27,10 +27,7 @@ fn an_owner_makes_a_worktree_and_it_is_on_the_record() {
 
 #[test]
 fn the_same_on_postgresql() {
-    let host = Host::builder()
-        .set("store.url", &tests::database())
-        .variable("PALISADE_MASTER_KEY", &tests::master_key())
-        .start();
+    let host = Host::builder().on_postgresql().start();
     let repo = host.repo("demo");
     let worktree = host.owner().worktree(&repo, "one", "none");
     let member = host.user("bo", "member");

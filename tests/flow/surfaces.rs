@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 
 use api::LedgerFilter;
 use serde_json::{Value, json};
@@ -36,23 +36,20 @@ enum Line {
     Calls(&'static str, fn(&Stage<'_>, &Who) -> Typed),
     /// Asks nobody's permission, for this reason.
     AsksNobody(&'static str),
-    /// Reads secrets from a terminal and from nowhere else, so it is not run here; its operation is, by hand
-    /// and by the client.
-    NeedsTerminal(&'static str),
 }
 
 pub(crate) struct Typed {
     pub(crate) words: Vec<String>,
-    input: &'static str,
+    input: String,
 }
 
 pub(crate) fn words<const N: usize>(words: [&str; N]) -> Typed {
-    Typed { words: words.map(str::to_owned).to_vec(), input: "" }
+    Typed { words: words.map(str::to_owned).to_vec(), input: String::new() }
 }
 
 impl Typed {
-    fn and_input(self, input: &'static str) -> Self {
-        Self { input, ..self }
+    fn and_input(self, input: &str) -> Self {
+        Self { input: input.to_owned(), ..self }
     }
 }
 
@@ -67,7 +64,7 @@ fn new_path(stage: &Stage<'_>) -> String {
     stage.host.place().join(stage.fresh()).to_str().unwrap().to_owned()
 }
 
-use Line::{AsksNobody, Calls, NeedsTerminal};
+use Line::{AsksNobody, Calls};
 
 const OFFLINE: &str = "works on files while no daemon does";
 const OWN: &str = "confines the caller's own process, on their own record, without a daemon";
@@ -106,7 +103,12 @@ const COMMANDS: &[(&str, Line)] = &[
     ("backup migrate-store", AsksNobody(OFFLINE)),
     ("policy template list", AsksNobody(SHIPPED)),
     ("policy template show", AsksNobody(SHIPPED)),
-    ("account password", NeedsTerminal("auth_change_password")),
+    (
+        "account password",
+        Calls("auth_change_password", |_, _| {
+            words(["account", "password", "--password-stdin"]).and_input(&format!("{PASSWORD}\n{OTHER}"))
+        }),
+    ),
     ("logout", Calls("auth_logout", |_, _| words(["logout"]))),
     ("logout", Calls("auth_logout_everywhere", |_, _| words(["logout", "--everywhere"]))),
     ("whoami", Calls("auth_whoami", |_, _| words(["whoami"]))),
@@ -238,7 +240,7 @@ fn acc_01_every_surface_there_is_has_its_line() {
     assert_eq!(lines, commands(), "docs/commands.md on the right");
     for (command, line) in COMMANDS {
         match line {
-            Calls(operation, _) | NeedsTerminal(operation) => {
+            Calls(operation, _) => {
                 assert!(api.contains_key(*operation), "{command} calls {operation}");
             }
             AsksNobody(why) => assert!(!why.is_empty(), "{command}"),
@@ -323,11 +325,32 @@ fn spoken(host: &Host, bytes: &[u8], keeps: bool) -> Reply {
     Reply::read_one(&mut stream).unwrap()
 }
 
+/// A command that calls the daemon: its name, its operation, and what is typed.
+pub(crate) type Calling = (&'static str, &'static str, fn(&Stage<'_>, &Who) -> Typed);
+
+/// Every command that calls the daemon.
+pub(crate) fn calling() -> impl Iterator<Item = Calling> {
+    COMMANDS.iter().filter_map(|(command, line)| match line {
+        Calls(operation, make) => Some((*command, *operation, *make)),
+        AsksNobody(_) => None,
+    })
+}
+
 /// Runs the program as someone; the error's code, or none if it did what it should.
 pub(crate) fn typed(host: &Host, who: &Who, typed: &Typed) -> Option<String> {
+    let output = printed(host, who, typed, &["--json"]);
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{:?}: {}", typed.words, String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(output.status.success(), document["ok"] == true, "{document}");
+    document["error"]["code"].as_str().map(str::to_owned)
+}
+
+/// Runs the program as someone; everything it prints.
+pub(crate) fn printed(host: &Host, who: &Who, typed: &Typed, more: &[&str]) -> Output {
     let mut child = host
         .command("palisade")
-        .args(["--json", "--url", host.base()])
+        .args(more)
+        .args(["--url", host.base()])
         .args(&typed.words)
         .env("PALISADE_API_KEY", who.client.token().unwrap())
         .stdin(Stdio::piped())
@@ -337,11 +360,7 @@ pub(crate) fn typed(host: &Host, who: &Who, typed: &Typed) -> Option<String> {
         .unwrap();
     // Who refuses at once may not read to the end.
     drop(child.stdin.take().unwrap().write_all(format!("{}\n", typed.input).as_bytes()));
-    let output = child.wait_with_output().unwrap();
-    let document: Value = serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|_| panic!("{:?}: {}", typed.words, String::from_utf8_lossy(&output.stderr)));
-    assert_eq!(output.status.success(), document["ok"] == true, "{document}");
-    document["error"]["code"].as_str().map(str::to_owned)
+    child.wait_with_output().unwrap()
 }
 
 /// Goes, as someone: the code of what refused it, or none if it was done.

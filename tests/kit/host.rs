@@ -20,6 +20,7 @@ pub struct HostBuilder {
     settings: Vec<(String, String)>,
     variables: Vec<(String, String)>,
     folder: Option<PathBuf>,
+    through: Option<&'static str>,
 }
 
 /// A running installation.
@@ -29,6 +30,7 @@ pub struct Host {
     place: PathBuf,
     settings: Vec<(String, String)>,
     variables: Vec<(String, String)>,
+    through: &'static str,
     up_with: Vec<String>,
     child: Option<Child>,
     base: String,
@@ -45,6 +47,12 @@ impl HostBuilder {
         self
     }
 
+    /// Keeps the store in a new database of PostgreSQL.
+    #[must_use]
+    pub fn on_postgresql(self) -> Self {
+        self.set("store.url", &crate::database()).variable("PALISADE_MASTER_KEY", &crate::master_key())
+    }
+
     /// Sets an environment variable of the daemon.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
@@ -56,6 +64,13 @@ impl HostBuilder {
     #[must_use]
     pub fn in_folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
+        self
+    }
+
+    /// Starts the daemon by `up` of this program instead of its own.
+    #[must_use]
+    pub fn through(mut self, program: &'static str) -> Self {
+        self.through = Some(program);
         self
     }
 
@@ -96,6 +111,7 @@ impl HostBuilder {
             place,
             settings: self.settings,
             variables: self.variables,
+            through: self.through.unwrap_or("palisaded"),
             up_with: Vec::new(),
             child: None,
             base: String::new(),
@@ -208,7 +224,8 @@ impl Host {
     }
 
     fn daemon(&self) -> Command {
-        let mut command = self.command("palisaded");
+        let mut command = self.command(self.through);
+        command.arg("up");
         if !self.settings.iter().any(|(key, _)| key == "server.listen") {
             command.args(["--set", "server.listen=127.0.0.1:0"]);
         }
@@ -218,7 +235,7 @@ impl Host {
         for (name, value) in &self.variables {
             command.env(name, value);
         }
-        command.arg("up").args(&self.up_with);
+        command.args(&self.up_with);
         command
     }
 
@@ -281,15 +298,19 @@ impl Host {
         }
     }
 
-    /// Asks the daemon to stop, and waits until it did.
+    /// Asks the daemon to stop, and waits until it did, in order.
     pub fn stop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         signal(child.id(), rustix::process::Signal::TERM);
         let deadline = Instant::now() + PATIENCE;
-        while child.try_wait().unwrap().is_none() {
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
             assert!(Instant::now() < deadline, "the daemon did not stop in time: {}", self.log());
             std::thread::sleep(Duration::from_millis(5));
-        }
+        };
+        assert!(status.success(), "{status}: {}", self.log());
     }
 
     /// Stops and starts again; people get clients for the new address.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::output::Place;
+use crate::when;
 
 mod people;
 mod sandbox;
@@ -335,6 +336,12 @@ pub(crate) struct Criteria {
     /// allowed, refused, done, failed or noted
     #[arg(long)]
     pub(crate) decision: Option<String>,
+    /// From this time on: 2026-11-15T09:00:00Z, 2026-11-15 (UTC), or how long ago: 90s, 30m, 2h, 7d
+    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    pub(crate) since: Option<i64>,
+    /// Before this time, in the same words
+    #[arg(long, value_name = "WHEN", value_parser = when::parse)]
+    pub(crate) until: Option<i64>,
 }
 
 /// A bundle of entries.

@@ -10,6 +10,7 @@ mod credentials;
 mod failure;
 mod output;
 mod session;
+mod when;
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
 //! Starts the daemon, and ends it in order.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use access::Lifetimes;
@@ -12,13 +13,14 @@ use api::Places;
 use metrics_exporter_prometheus::PrometheusHandle;
 use model::SystemClock;
 use runtime::{Boot, OnLoss, Runtime};
+use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use vault::KeyRing;
 
 use crate::app::{App, router};
-use crate::settings::Settings;
+use crate::settings::{Origin, Settings};
 use crate::{data, logs, measure, scrape, serve};
 
 /// Writes through the redactor. There is nobody to tell when a terminal is gone.
@@ -27,8 +29,50 @@ pub(crate) fn tell(out: &mut impl Write, text: &str) {
     drop(out.flush());
 }
 
+/// To whom the daemon speaks on standard output.
+enum Voice {
+    /// Somebody at a terminal.
+    People,
+    /// A program, by `palisade --json up`: one JSON document, and everything else on standard error.
+    Program { spoke: AtomicBool },
+}
+
+impl Voice {
+    fn of_this_process() -> Self {
+        match std::env::var_os("PALISADE_UP_JSON") {
+            Some(_) => Self::Program { spoke: AtomicBool::new(false) },
+            None => Self::People,
+        }
+    }
+
+    /// Says something by the way.
+    fn note(&self, text: &str) {
+        match self {
+            Self::People => tell(&mut io::stdout().lock(), text),
+            Self::Program { .. } => tell(&mut io::stderr().lock(), text),
+        }
+    }
+
+    /// Says why the daemon did not start; people are told by `main`.
+    fn failed(&self, error: &anyhow::Error) {
+        if let Self::Program { spoke } = self
+            && !spoke.swap(true, Ordering::Relaxed)
+        {
+            let error = json!({ "code": "program", "message": format!("{error:#}"), "request_id": null });
+            let document = json!({ "ok": false, "command": "up", "result": null, "error": error });
+            tell(&mut io::stdout().lock(), &format!("{document}\n"));
+        }
+    }
+}
+
 /// Runs the daemon until it is told to stop.
 pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyhow::Result<()> {
+    let voice = Voice::of_this_process();
+    let outcome = run_for(&voice, places, settings, on_loss);
+    outcome.inspect_err(|error| voice.failed(error))
+}
+
+fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) -> anyhow::Result<()> {
     logs::start(&settings);
     data::prepare(&settings.data)?;
     let held = data::hold(&settings.data)?;
@@ -38,7 +82,7 @@ pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyho
             "A master key was made: {}\nKeep a copy elsewhere: without it the store cannot be read.\n",
             file.display()
         );
-        tell(&mut std::io::stdout().lock(), &text);
+        voice.note(&text);
     }
     let ring = Arc::new(KeyRing::new(master));
     let tls = serve::tls(&settings)?;
@@ -52,7 +96,8 @@ pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyho
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
         let key_file = data::key_file(places, &settings);
-        serve_all(runtime, settings, listener, tls, key_file).await
+        let home = Home { voice, places, key_file };
+        serve_all(runtime, settings, listener, tls, home).await
     })?;
     drop(held);
     Ok(())
@@ -78,12 +123,19 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
     }
 }
 
+/// Whom the daemon serves here, and where its files are.
+struct Home<'a> {
+    voice: &'a Voice,
+    places: &'a Places,
+    key_file: Option<PathBuf>,
+}
+
 async fn serve_all(
     runtime: Arc<Runtime>,
     mut settings: Settings,
     listener: TcpListener,
     tls: Option<tokio_rustls::TlsAcceptor>,
-    key_file: Option<PathBuf>,
+    home: Home<'_>,
 ) -> anyhow::Result<()> {
     // Port 0 asks for any free port; from here on the real one counts.
     settings.listen = listener.local_addr()?;
@@ -94,13 +146,13 @@ async fn serve_all(
     }
     measure::announce();
     let open = match settings.metrics_listen {
-        Some(address) => Some(open_metrics(address).await?),
+        Some(address) => Some(open_metrics(home.voice, address).await?),
         None => None,
     };
     let (stop, stopping) = watch::channel(false);
-    announce(&runtime, &settings).await?;
+    announce(&runtime, &settings, &home).await?;
     let kept = tokio::spawn(keep_metrics(metrics.clone(), stopping.clone()));
-    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), key_file);
+    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), home.key_file);
     let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
     let watched = tokio::spawn(Arc::clone(&runtime).watch_record(stopping.clone()));
     let scraped = match open {
@@ -139,12 +191,11 @@ async fn serve_all(
 }
 
 /// Where a scraper of this machine may look without a credential; it is said where that is.
-async fn open_metrics(address: SocketAddr) -> anyhow::Result<TcpListener> {
+async fn open_metrics(voice: &Voice, address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).await;
     let listener =
         listener.with_context(|| format!("`metrics.listen`: `{address}` cannot be listened on"))?;
-    let text = format!("Metrics are open on http://{}/metrics\n", listener.local_addr()?);
-    tell(&mut std::io::stdout().lock(), &text);
+    voice.note(&format!("Metrics are open on http://{}/metrics\n", listener.local_addr()?));
     Ok(listener)
 }
 
@@ -175,26 +226,70 @@ async fn wait_for_the_end() -> std::io::Result<()> {
 }
 
 /// One URL, and for a new installation one link; on the local terminal and nowhere else.
-async fn announce(runtime: &Runtime, settings: &Settings) -> anyhow::Result<()> {
+async fn announce(runtime: &Runtime, settings: &Settings, home: &Home<'_>) -> anyhow::Result<()> {
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let base = match settings.public_url.as_str() {
         "" => format!("{scheme}://{}", settings.listen),
         url => url.to_owned(),
     };
-    let mut out = std::io::stdout().lock();
-    let mut text = format!("Palisade is listening on {base}\n");
-    for setting in &settings.degraded {
-        text.push_str(&format!("Weakened by a setting: {setting}\n"));
+    if let Voice::People = home.voice {
+        let mut text = format!("Palisade is listening on {base}\n");
+        for setting in &settings.degraded {
+            text.push_str(&format!("Weakened by a setting: {setting}\n"));
+        }
+        home.voice.note(&text);
     }
-    tell(&mut out, &text);
-    if let Some(secret) = runtime.auth().offer_bootstrap().await? {
-        // The one text that must leave with its secret: it goes to the local terminal, once.
-        let link = format!(
-            "There is no owner yet. Open this link once, within 60 minutes:\n  {base}/setup?secret={0}\nor run:\n  palisade init {0}\n",
-            secret.expose()
-        );
-        out.write_all(link.as_bytes())?;
-        out.flush()?;
-    }
+    let offer = runtime.auth().offer_bootstrap().await?;
+    // The one text that must leave with its secret: it goes to the local terminal, once.
+    let offer = offer.map(|secret| {
+        let link = format!("{base}/setup?secret={}", secret.expose());
+        (link, format!("palisade{} init {}", place_of(settings, home.places, &base), secret.expose()))
+    });
+    let text = match (home.voice, offer) {
+        (Voice::People, None) => return Ok(()),
+        (Voice::People, Some((link, init))) => format!(
+            "There is no owner yet. Open this link once, within 60 minutes:\n  {link}\nor run:\n  {init}\n"
+        ),
+        (Voice::Program { spoke }, offer) => {
+            spoke.store(true, Ordering::Relaxed);
+            let (link, init) = offer.unzip();
+            let weakened = settings.degraded.iter().map(|one| logs::redactor().scrub(one).into_owned());
+            let weakened: Vec<String> = weakened.collect();
+            let result = json!({ "url": base, "weakened": weakened, "setup": link, "init": init });
+            format!("{}\n", json!({ "ok": true, "command": "up", "result": result }))
+        }
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
     Ok(())
+}
+
+/// What a client on this machine must be told to find this daemon and no other.
+fn place_of(settings: &Settings, places: &Places, base: &str) -> String {
+    let mut words = String::new();
+    if *places != Places::find(None) {
+        let file = std::path::absolute(&places.config).unwrap_or_else(|_| places.config.clone());
+        words.push_str(&format!(" --config {}", quoted(&file.display().to_string())));
+    }
+    // A client reads the address in the file, but not what is stronger than the file, or a port that was free.
+    let is_elsewhere = |key: &str| {
+        let origin = settings.table.get(key).map(|(_, origin)| origin);
+        matches!(origin, Some(Origin::Flag | Origin::Environment(_)))
+    };
+    let told = settings.table.get("server.listen").map(|(listen, _)| listen.as_str());
+    let moved = told != Some(settings.listen.to_string().as_str()) && settings.public_url.is_empty();
+    if moved || ["server.listen", "server.public_url", "server.tls_cert"].into_iter().any(is_elsewhere) {
+        words.push_str(&format!(" --url {}", quoted(base)));
+    }
+    words
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }

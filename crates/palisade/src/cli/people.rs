@@ -50,7 +50,11 @@ pub(crate) enum Scope {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Account {
     /// Change your password; every login ends (`--totp CODE` where one-time passwords are on)
-    Password,
+    Password {
+        /// Read the present and the new password from standard input, one line each
+        #[arg(long)]
+        password_stdin: bool,
+    },
     /// Turn one-time passwords on: without a code, shows the link for an app; with one, confirms it
     TotpOn {
         /// The handle that was shown

@@ -71,10 +71,10 @@ pub(super) fn logout(session: &Session, everywhere: bool) -> Result<Shown, Failu
 pub(super) fn run(session: &Session, command: Account) -> Result<Shown, Failure> {
     let client = session.client()?;
     match command {
-        Account::Password => {
+        Account::Password { password_stdin } => {
             let totp = session.totp.clone();
-            let current = secret("a password", false, "Present password: ")?;
-            let new = new_password(false)?;
+            let current = secret("the present password", password_stdin, "Present password: ")?;
+            let new = new_password(password_stdin)?;
             let body =
                 ChangePasswordRequest { current: Hidden(current), new: Hidden(new), totp: totp.map(Hidden) };
             client.change_password(&body)?;

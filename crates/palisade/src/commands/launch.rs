@@ -5,6 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::cli::Cli;
 use crate::failure::Failure;
 use crate::output::Shown;
@@ -30,44 +32,91 @@ fn missing(error: &std::io::Error) -> Failure {
     Failure::Program(format!("`palisaded` cannot be started: {error}; it belongs beside `palisade`"))
 }
 
-/// Becomes the daemon.
-pub(super) fn up(session: &Session, set: &[String], accept_ledger_loss: bool) -> Result<Shown, Failure> {
-    let mut command = command(session);
-    for pair in set {
-        command.arg("--set").arg(pair);
-    }
+/// Becomes the daemon. Whoever wants JSON gets it also when the daemon does not start.
+pub(super) fn up(
+    session: &Session,
+    set: &[String],
+    accept_ledger_loss: bool,
+    json: bool,
+) -> Result<Shown, Failure> {
+    let with_settings = || {
+        let mut command = command(session);
+        for pair in set {
+            command.arg("--set").arg(pair);
+        }
+        command
+    };
+    let mut command = with_settings();
     command.arg("up");
     if accept_ledger_loss {
         command.arg("--accept-ledger-loss");
+    }
+    if json {
+        // Until it knows its settings the daemon speaks to people only, so they are tried here first.
+        told(with_settings().arg("config"))?;
+        command.env("PALISADE_UP_JSON", "1");
     }
     let error = command.exec();
     Err(missing(&error))
 }
 
-/// Runs a command of the daemon's program that works while no daemon does.
-pub(super) fn daemon(session: &Session, words: &[&OsStr]) -> Result<Shown, Failure> {
-    let output =
-        command(session).args(words).stdin(Stdio::null()).output().map_err(|error| missing(&error))?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+/// What a command of the daemon's program says, if it succeeds.
+fn told(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| missing(&error))?;
     if output.status.success() {
-        return Ok(Shown::done(said.trim_end()));
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let why = String::from_utf8_lossy(&output.stderr);
     Err(Failure::Program(why.trim().trim_start_matches("palisaded: ").to_owned()))
 }
 
+/// Runs a command of the daemon's program that works while no daemon does.
+pub(super) fn daemon(session: &Session, words: &[&OsStr]) -> Result<Shown, Failure> {
+    told(command(session).args(words)).map(|said| Shown::done(said.trim_end()))
+}
+
+/// Every key with its value and its origin, as the daemon's program reads them.
+fn in_force(session: &Session) -> Result<Value, Failure> {
+    let said = told(command(session).args(["config", "--json"]))?;
+    let unread =
+        |_| Failure::Program("`palisaded` does not tell its settings; is it of the same release?".into());
+    serde_json::from_str(&said).map_err(unread)
+}
+
 /// What is in force and where it comes from.
 pub(super) fn config(session: &Session) -> Result<Shown, Failure> {
-    let run = |words: &[&str]| {
-        command(session).args(words).stdin(Stdio::null()).output().map_err(|error| missing(&error))
+    let text = told(command(session).arg("config"))?;
+    Ok(Shown::new(&in_force(session)?, text))
+}
+
+/// Where the files of this installation are, as the daemon would find them.
+pub(super) fn paths(session: &Session) -> Result<Shown, Failure> {
+    let places = &session.places;
+    let settings = in_force(session)?;
+    let named = |key: &str| {
+        let text = settings.get(key).and_then(|row| row.get("value")).and_then(Value::as_str);
+        text.filter(|text| !text.is_empty()).map(|text| places.config_dir().join(text))
     };
-    let (text, json) = (run(&["config"])?, run(&["config", "--json"])?);
-    if !text.status.success() {
-        let why = String::from_utf8_lossy(&text.stderr);
-        return Err(Failure::Program(why.trim().trim_start_matches("palisaded: ").to_owned()));
+    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some();
+    let credential = || {
+        let folder = std::env::var_os("CREDENTIALS_DIRECTORY")?;
+        Some(Path::new(&folder).join("palisade-master-key")).filter(|file| file.exists())
+    };
+    let key = || named("key.file").or_else(credential).unwrap_or_else(|| places.master_key());
+    let rows = [
+        ("config", Some(places.config.clone())),
+        ("data", Some(named("data_dir").unwrap_or_else(|| places.data.clone()))),
+        ("credentials", Some(places.credentials())),
+        ("master_key", (!given).then(key)),
+    ];
+    let (mut text, mut json) = (String::new(), serde_json::Map::new());
+    for (name, path) in rows {
+        let path = path.map(|path| std::path::absolute(&path).unwrap_or(path).display().to_string());
+        text.push_str(&format!("{name:12} {}\n", path.as_deref().unwrap_or("in PALISADE_MASTER_KEY")));
+        json.insert(name.to_owned(), path.into());
     }
-    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap_or_default();
-    Ok(Shown::new(&value, String::from_utf8_lossy(&text.stdout)))
+    // A path under the name `master_key` looks like a key; there is no secret here.
+    Ok(Shown::new(&json, text).revealing())
 }
 
 /// A completion script.

@@ -29,6 +29,8 @@ pub(super) fn run(session: &Session, command: cli::Ledger, json: bool) -> Result
                 action: search.action,
                 resource: search.resource,
                 decision: search.decision,
+                since: search.since,
+                until: search.until,
                 limit: Some(limit),
                 ..LedgerFilter::default()
             };

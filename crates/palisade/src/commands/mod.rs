@@ -54,7 +54,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         }
         Command::Discard { words, forget } => changes::discard(session.config.as_deref(), &words, forget),
         Command::Runs => changes::runs(session.config.as_deref()),
-        Command::Up { set, accept_ledger_loss } => launch::up(&session, &set, accept_ledger_loss),
+        Command::Up { set, accept_ledger_loss } => launch::up(&session, &set, accept_ledger_loss, cli.json),
         Command::Init { secret, who } => account::init(&session, secret, who),
         Command::Login { code: Some(code), .. } => account::pair(&session, &code),
         Command::Login { email, password_stdin, .. } => account::login(&session, email, password_stdin),
@@ -70,7 +70,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Policy(command) => policy::run(&session, command),
         Command::Ledger(command) => ledger::run(&session, command, cli.json),
         Command::Config(Config::Show) => launch::config(&session),
-        Command::Config(Config::Path) => Ok(paths(&session)),
+        Command::Config(Config::Path) => launch::paths(&session),
         Command::Backup(command) => backup::run(&session, command),
         Command::Completions { shell } => Ok(launch::completions(shell)),
         Command::Man { dir } => launch::man(dir.as_deref()),
@@ -114,18 +114,4 @@ fn status(session: &Session) -> Result<Shown, Failure> {
         text.push_str(&format!("not working: {}: {}\n", check.name, check.detail));
     }
     Ok(Shown::new(&serde_json::json!({ "status": status, "health": health }), text))
-}
-
-fn paths(session: &Session) -> Shown {
-    let places = &session.places;
-    let rows = [
-        ("config", places.config.clone()),
-        ("data", places.data.clone()),
-        ("credentials", places.credentials()),
-        ("master_key", places.master_key()),
-    ];
-    let text: String = rows.iter().map(|(name, path)| format!("{name:12} {}\n", path.display())).collect();
-    let json: serde_json::Map<_, _> =
-        rows.iter().map(|(name, path)| ((*name).to_owned(), path.display().to_string().into())).collect();
-    Shown::new(&json, text)
 }

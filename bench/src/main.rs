@@ -7,6 +7,7 @@ mod authorize;
 mod bare;
 mod daemon;
 mod daemon_cost;
+mod inside;
 mod launch;
 mod ledger_disk;
 mod ledger_pace;
@@ -58,6 +59,7 @@ struct Arguments {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Item {
     Launch,
+    Inside,
     Authorize,
     Pass,
     Ledger,
@@ -98,12 +100,15 @@ fn main() -> anyhow::Result<ExitCode> {
 fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<String>)> {
     let wanted = |item| arguments.only.is_empty() || arguments.only.contains(&item);
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
-    // Only when it is named: its warm part does not work yet.
-    if arguments.only.contains(&Item::Launch) {
+    if wanted(Item::Launch) {
         eprintln!("launch ...");
         let (more, said) = launch::rows(&arguments.palisade)?;
         rows.extend(more);
         notes.extend(said);
+    }
+    if wanted(Item::Inside) {
+        eprintln!("inside (makes 100,000 files first) ...");
+        rows.extend(inside::rows(&arguments.palisade)?);
     }
     if wanted(Item::Authorize) {
         eprintln!("authorize ...");

@@ -117,11 +117,17 @@ impl Begun {
             }
             Side::Parent(pid, pidfd) => {
                 drop((far, tasks));
-                let tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
+                let mut tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
                 if identity.owns.is_some() {
                     let user = (identity.user, identity.host_user);
-                    map(tree.pid, user, (identity.group, identity.host_group))
-                        .map_err(|error| LaunchError::Prepare("owners", error))?;
+                    if let Err(error) = map(tree.pid, user, (identity.group, identity.host_group)) {
+                        // It may have failed by itself, and told why.
+                        tree.end();
+                        return Err(match ready(&near) {
+                            Err(told @ LaunchError::Inside(_)) => told,
+                            _ => LaunchError::Prepare("owners", error),
+                        });
+                    }
                     heard(near.owners_are_known())?;
                 }
                 Ok(Self { tree, line: near, groups, identity, base: base.mounts, owners: None })

@@ -160,6 +160,11 @@ impl Groups {
         }
     }
 
+    /// Whether a controller is counted by the group of version 2.
+    pub(crate) fn is_unified(&self, controller: &str) -> bool {
+        self.unified_at.is_some() && !self.v1.iter().any(|(own, _)| *own == controller)
+    }
+
     /// How they are called.
     pub(crate) fn name(&self) -> &str {
         &self.name
@@ -249,6 +254,14 @@ impl Drop for Groups {
 
 /// The groups of this name, from where this process is upwards.
 fn named(name: &str) -> io::Result<Vec<PathBuf>> {
+    let found = |places: Vec<PathBuf>| {
+        places.into_iter().map(|above| above.join(name)).find(|folder| folder.is_dir())
+    };
+    Ok(places()?.into_iter().filter_map(found).collect())
+}
+
+/// For each tree: where this process is in it, and everything above.
+fn places() -> io::Result<Vec<Vec<PathBuf>>> {
     let own = fs::read_to_string("/proc/self/cgroup")?;
     let unified = unified_root();
     let places = own.lines().filter_map(|line| {
@@ -259,10 +272,31 @@ fn named(name: &str) -> io::Result<Vec<PathBuf>> {
             (false, _) => Path::new(TREE).join(controllers),
         };
         let place = Path::new(place.trim_start_matches('/'));
-        place.ancestors().map(|above| tree.join(above).join(name)).find(|folder| folder.is_dir())
+        Some(place.ancestors().map(|above| tree.join(above)).collect())
     });
     Ok(places.collect())
 }
+
+/// Removes groups that killed launchers and spawners left; how many. What has processes cannot be removed, and what
+/// is new may be about to get some.
+pub(crate) fn sweep() -> usize {
+    let is_ours = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+    let is_old = |entry: &fs::DirEntry| {
+        let age = entry.metadata().and_then(|found| found.modified()).map(|at| at.elapsed());
+        age.is_ok_and(|age| age.is_ok_and(|age| age > NEW))
+    };
+    let all = places().unwrap_or_default().into_iter().flatten();
+    let entries = all.flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten());
+    entries
+        .filter(|entry| is_ours(entry) && is_old(entry))
+        .filter(|entry| rustix::fs::rmdir(entry.path()).is_ok())
+        .count()
+}
+
+/// What our groups are called begins so.
+const PREFIX: &str = "palisade-";
+/// A group of this age has been entered, or will never be.
+const NEW: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Where version 2 is mounted, alone or beside version 1.
 fn unified_root() -> Option<PathBuf> {

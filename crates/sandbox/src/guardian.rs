@@ -257,8 +257,11 @@ impl Kept {
         let failed = |error: rustix::io::Errno| Unguarded::Start(error.into());
         rustix::io::write(&begins, if is_late { b"L" } else { b"B" }).map_err(failed)?;
         let mut ready = [0u8; 1];
-        if is_late && rustix::io::read(&self.hears, &mut ready).map_err(failed)? == 0 {
-            return Err(failed(rustix::io::Errno::PIPE));
+        if is_late {
+            rustix::io::read(&self.hears, &mut ready).map_err(failed)?;
+            if ready != *b"!" {
+                return Err(failed(rustix::io::Errno::PIPE));
+            }
         }
         Ok(())
     }

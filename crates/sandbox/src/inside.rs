@@ -113,7 +113,7 @@ pub(crate) fn finish(
     root: Root,
     enters: bool,
 ) -> Result<std::convert::Infallible, Broken> {
-    if enters {
+    if enters || !given.groups.is_empty() {
         enter_groups(&given.groups)?;
     }
     root.complete(given.plan, std::mem::take(&mut given.opened))?;

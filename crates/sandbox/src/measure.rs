@@ -321,8 +321,8 @@ static SEEN: Mutex<BTreeMap<String, Digest>> = Mutex::new(BTreeMap::new());
 /// The most of them.
 const MOST_SEEN: usize = 1024;
 
-/// The hash of a program, remembered under what would change with it; of a large one also for later processes, if there
-/// is a folder for that.
+/// The hash of a program. One of the system's own is remembered under what would change with it; a large one also for
+/// later processes, if there is a folder for that.
 fn hash(file: std::fs::File, remembered: Option<&Path>) -> io::Result<Digest> {
     use std::os::unix::fs::MetadataExt;
     let found = file.metadata()?;
@@ -334,6 +334,12 @@ fn hash(file: std::fs::File, remembered: Option<&Path>) -> io::Result<Digest> {
         found.ctime(),
         found.ctime_nsec()
     );
+    // What somebody can write to may change under its time: a mapping sets that once and is then written to at will.
+    let is_read = rustix::fs::fstatvfs(&file)?.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
+    let is_fixed = is_read && found.uid() == 0 && found.mode() & 0o022 == 0;
+    if !is_fixed {
+        return hashed(file);
+    }
     let seen = || SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(digest) = seen().get(&key) {
         return Ok(*digest);
@@ -489,11 +495,20 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         wanted.insert(name.to_owned(), Limit { value: most, by: Enforcement::Rlimit });
     }
     let groups = process.text("cgroup")?;
-    let is_member = groups.contains(held.groups.name());
+    // In the group of that very controller, or in that of the version that has them all.
+    let is_member = |controller: &str| {
+        let fits = |line: &str| {
+            let (controllers, place) = line.split_once(':')?.1.split_once(':')?;
+            let counts = controllers.is_empty() || controllers.split(',').any(|one| one == controller);
+            (counts && place.ends_with(held.groups.name())).then_some(controllers.is_empty())
+        };
+        let found: Vec<bool> = groups.lines().filter_map(fits).collect();
+        found.contains(&false) || (found.contains(&true) && held.groups.is_unified(controller))
+    };
     let together = held.plan.together;
     for (name, value) in [("memory", together.memory), ("pids", together.pids), ("cpu", together.cpu)] {
         let Some(value) = value else { continue };
-        let holds = is_member && held.groups.enforced.iter().any(|enforced| enforced.name == name);
+        let holds = is_member(name) && held.groups.enforced.iter().any(|enforced| enforced.name == name);
         let by = match (holds, name) {
             (true, _) => Enforcement::Enforced,
             (false, "memory") => Enforcement::Watched,
@@ -509,4 +524,21 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         wanted.insert("wall_seconds".to_owned(), limit);
     }
     Ok((found, wanted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an agent could write to is hashed every time: its times say nothing about its content.
+    #[test]
+    fn only_what_nobody_inside_can_write_to_is_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::write(&path, vec![7; 600 * 1024]).unwrap();
+        let kept = folder.path().join("kept");
+        let open = || std::fs::File::open(&path).unwrap();
+        assert_eq!(hash(open(), Some(&kept)).unwrap(), hashed(open()).unwrap());
+        assert!(!kept.exists(), "a file of the disk that can be written");
+    }
 }

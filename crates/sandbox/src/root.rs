@@ -6,10 +6,9 @@
 //! Invariant: no link is followed on the way to a place inside, so a hostile tree cannot send a mount elsewhere.
 //! Not here: what is mounted ([`crate::plan`], [`crate::files`]).
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
@@ -287,20 +286,26 @@ fn target(root: BorrowedFd<'_>, mount: &Mount, tree: BorrowedFd<'_>) -> rustix::
     beneath(root, &mount.at)
 }
 
-/// Makes a directory and those above it, one by one, without following links.
+/// Makes a directory and those above it that are missing, without following links.
 fn folders(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<()> {
-    let mut above = PathBuf::new();
-    for part in relative(path).components() {
-        let parent = if above.as_os_str().is_empty() { None } else { Some(beneath(root, &above)?) };
-        let parent = parent.as_ref().map_or(root, AsFd::as_fd);
-        let name: &OsStr = part.as_os_str();
-        match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => {}
-            Err(error) => return Err(error),
-        }
-        above.push(name);
+    let path = relative(path);
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    let opened = if above.as_os_str().is_empty() {
+        None
+    } else {
+        Some(match beneath(root, above) {
+            Err(rustix::io::Errno::NOENT) => {
+                folders(root, above)?;
+                beneath(root, above)?
+            }
+            other => other?,
+        })
+    };
+    let parent = opened.as_ref().map_or(root, AsFd::as_fd);
+    match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(rustix::io::Errno::EXIST | rustix::io::Errno::ROFS) => Ok(()),
+        Err(error) => Err(error),
     }
-    Ok(())
 }
 
 fn file(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> rustix::io::Result<()> {

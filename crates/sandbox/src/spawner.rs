@@ -16,6 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 pub use message::{Account, Answer, Order, Verb};
@@ -37,8 +38,18 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Spawner {
     line: OwnedFd,
-    /// Last, so that the line is closed first: the process then ends by itself.
-    _process: Tree,
+    process: Tree,
+}
+
+/// How long a spawner may take to end all of its sandboxes and remove what they left.
+const ENDS: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
+
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        // It ends by itself when nobody is at the other end, and leaves nothing; only then, or if it does not, it is killed.
+        let _ = rustix::net::shutdown(&self.line, rustix::net::Shutdown::Both);
+        let _ = poll(&mut [PollFd::new(&self.process.pidfd, PollFlags::IN)], Some(&ENDS));
+    }
 }
 
 impl Spawner {
@@ -58,7 +69,7 @@ impl Spawner {
             Side::Parent(pid, pidfd) => {
                 drop(far);
                 let process = Tree::new(pid, pidfd)?;
-                Ok(Self { line: near, _process: process })
+                Ok(Self { line: near, process })
             }
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn guard(
             Err(error) => return Err(error),
         }
     }
-    stubs.make_leaves(&leaves)?;
+    stubs.make_all(&leaves)?;
     Ok((mounts, stubs))
 }
 

@@ -75,6 +75,9 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     let home = Home::find(config);
     let mut caller = caller(&home, &args.command)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
+    // First of all: by it the next run finds what this one leaves if it is killed.
+    Control::sweep(&super::live::folder(&home));
+    let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
     // Another process builds what every sandbox has, while this one finds out what this one is to have.
     let begun = Begun::new(Permit::own_process(), &run, &caller.worktree).map_err(refused);
     let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
@@ -100,12 +103,10 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         let coming = plan.launch_in(begun, standard(json)?).map_err(refused)?;
         // While it is being made.
         let kept = prepared.keep_covers(&coming).map_err(|error| broken(&error))?;
-        Control::sweep(&super::live::folder(&home));
-        let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
         record.prepare()?;
-        coming.held().map(|held| (held, kept, control)).map_err(refused)
+        coming.held().map(|held| (held, kept)).map_err(refused)
     });
-    let (held, mut kept, control) = match held {
+    let (held, mut kept) = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };

@@ -12,7 +12,7 @@ use rustix::process::{Resource, Signal};
 use super::Options;
 use super::message::{self, Account, Answer, Order, Verb};
 use crate::begun::{Begun, Filled};
-use crate::groups::{Groups, Wanted};
+use crate::groups::{self, Groups, Wanted};
 use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
 use crate::line::Word;
 use crate::measure::Measuring;
@@ -80,6 +80,8 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     let own = rustix::process::getrlimit(Resource::Nofile);
     let most = rustix::process::Rlimit { current: own.maximum, maximum: own.maximum };
     rustix::process::setrlimit(Resource::Nofile, most)?;
+    // One before this one may have been killed with its caller.
+    groups::sweep();
     let init = sealed_init()?;
     let mut server = Server {
         options,
@@ -185,7 +187,9 @@ impl Server {
     /// One more half-made sandbox.
     fn fill(&mut self) -> Result<(), LaunchError> {
         self.made += 1;
-        let name = format!("palisade-{}-{}", rustix::process::getpid().as_raw_pid(), self.made);
+        // Of their own, whatever number this process has: groups of one that was killed may still be there.
+        let name = RunId::new().map_err(|error| LaunchError::Prepare("a name", io::Error::other(error)))?;
+        let name = format!("palisade-{name}");
         let identity = self.identity();
         self.pool.push(Begun::ahead(&name, identity, &self.init)?);
         Ok(())

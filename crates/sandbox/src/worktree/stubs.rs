@@ -6,13 +6,10 @@
 //! as its page is locked, and the kernel lets that lock go when the launcher dies.
 //!
 //! Invariants: a stub is an empty directory that is on a page before it is made; it is removed by `rmdir`, which
-//! removes nothing else, or taken back whole for the next run ([`spare`]), and only when no living run has it on its
-//! page.
+//! removes nothing else, and only when no living run has it on its page. It is never used again: another run that sees
+//! the worktree from above may still hold it open.
 
-mod spare;
-
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +20,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use spare::Spare;
+
+const MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// Stubs of one run; removed with the value, as far as nobody else relies on them.
 #[derive(Debug, Default)]
@@ -37,9 +35,6 @@ struct Page {
     file: File,
     /// What other living runs rely on.
     others: BTreeSet<PathBuf>,
-    spare: Option<Spare>,
-    /// Stubs that are covered from their first moment, so that they can be used again.
-    leaves: RefCell<HashSet<PathBuf>>,
 }
 
 /// What is still there after the end of a run.
@@ -67,9 +62,7 @@ impl Stubs {
         let name = book.join(own);
         let file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&name)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let spare = Spare::open(&books.with_file_name("spare"));
-        let leaves = RefCell::default();
-        Ok((Self(Some(Page { book, name, file, others, spare, leaves })), open))
+        Ok((Self(Some(Page { book, name, file, others })), open))
     }
 
     /// Whether another living run made this one.
@@ -99,24 +92,16 @@ impl Stubs {
     pub(crate) fn make(&self, at: &Path) -> io::Result<()> {
         self.note(at)?;
         let (above, name) = parts(at)?;
-        Ok(rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(spare::MODE))?)
+        Ok(rustix::fs::mkdirat(&above, name, MODE)?)
     }
 
-    /// Makes those that will be covered before anything is started.
-    pub(crate) fn make_leaves(&self, leaves: &[PathBuf]) -> io::Result<()> {
-        self.note_all(leaves.iter().map(PathBuf::as_path))?;
+    /// Makes many.
+    pub(crate) fn make_all(&self, all: &[PathBuf]) -> io::Result<()> {
+        self.note_all(all.iter().map(PathBuf::as_path))?;
         let mut folders = Folders::default();
-        for at in leaves {
+        for at in all {
             let (above, name) = folders.of(at)?;
-            if let Some(page) = &self.0 {
-                page.leaves.borrow_mut().insert(at.clone());
-                if let Some(spare) = &page.spare
-                    && spare.give(above, name)?
-                {
-                    continue;
-                }
-            }
-            rustix::fs::mkdirat(above, name, Mode::from_raw_mode(spare::MODE))?;
+            rustix::fs::mkdirat(above, name, MODE)?;
         }
         Ok(())
     }
@@ -128,11 +113,7 @@ impl Stubs {
         let others = clean(&page.book, Some(&page.name))?;
         let own = read(&page.name)?;
         let shared = own.iter().filter(|path| others.contains(*path)).cloned().collect();
-        let leaves = page.leaves.into_inner();
-        let take = |path: &Path, above: BorrowedFd<'_>, name: &OsStr| {
-            leaves.contains(path) && page.spare.as_ref().is_some_and(|spare| spare.take(above, name))
-        };
-        let left = Left { filled: remove(&own, &others, take), shared };
+        let left = Left { filled: remove(&own, &others), shared };
         fs::remove_file(&page.name)?;
         // Only when it was the last page.
         let _ = rustix::fs::rmdir(&page.book);
@@ -146,9 +127,11 @@ impl Drop for Stubs {
     }
 }
 
-/// Removes what runs that died left in any worktree; names what was removed. For `palisade doctor`.
+/// Removes what runs that died left in any worktree, and their control groups; names what was removed in worktrees. For
+/// `palisade doctor`.
 #[must_use]
 pub fn sweep(state: &Path) -> Vec<PathBuf> {
+    crate::groups::sweep();
     let mut removed = Vec::new();
     for book in fs::read_dir(state.join("stubs")).into_iter().flatten().flatten() {
         let book = book.path();
@@ -204,7 +187,7 @@ fn clean(book: &Path, own: Option<&Path>) -> io::Result<BTreeSet<PathBuf>> {
     }
     for page in dead {
         // What somebody put something into stays, and is theirs from now on.
-        drop(remove(&read(&page)?, &kept, |_, _, _| false));
+        drop(remove(&read(&page)?, &kept));
         fs::remove_file(page)?;
     }
     Ok(living)
@@ -227,22 +210,17 @@ fn read(page: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Removes stubs that nobody relies on, those that cannot be taken back; which have something in them.
-fn remove(
-    paths: &[PathBuf],
-    kept: &BTreeSet<PathBuf>,
-    take: impl Fn(&Path, BorrowedFd<'_>, &OsStr) -> bool,
-) -> Vec<PathBuf> {
+/// Removes stubs that nobody relies on; which have something in them.
+fn remove(paths: &[PathBuf], kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut filled = Vec::new();
     // Deeper ones first: what was made anew later may lie above.
     let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| !kept.contains(*path)).collect();
     paths.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
     let mut folders = Folders::default();
     for path in paths {
-        let removed = folders.of(path).and_then(|(above, name)| match take(path, above, name) {
-            true => Ok(()),
-            false => Ok(rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)?),
-        });
+        let removed = folders
+            .of(path)
+            .and_then(|(above, name)| Ok(rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)?));
         if removed
             .is_err_and(|error| matches!(Errno::from_io_error(&error), Some(Errno::NOTEMPTY | Errno::EXIST)))
         {
@@ -312,32 +290,6 @@ mod tests {
             !state.join("stubs").read_dir().unwrap().any(|_| true),
             "the book is gone with its last page"
         );
-    }
-
-    #[test]
-    fn a_covered_stub_is_used_again_if_nobody_touched_it() {
-        use std::os::unix::fs::PermissionsExt;
-        let (_folder, state, worktree) = scene();
-        let spare = || state.join("spare").read_dir().unwrap().count();
-        let [plain, filled, changed] = [".envrc", ".mcp.json", ".npmrc"].map(|name| worktree.join(name));
-        let mut first = begun(&state, &worktree, "one");
-        first.make_leaves(&[plain.clone(), filled.clone(), changed.clone()]).unwrap();
-        let number = fs::metadata(&plain).unwrap().ino();
-        fs::write(filled.join("x"), "").unwrap();
-        fs::set_permissions(&changed, fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(first.end().unwrap().filled, std::slice::from_ref(&filled));
-        assert!(!plain.exists() && !changed.exists() && filled.join("x").exists());
-        assert_eq!(spare(), 1, "the one that is as it was made");
-        let mut second = begun(&state, &worktree, "two");
-        second.make_leaves(std::slice::from_ref(&plain)).unwrap();
-        assert_eq!((fs::metadata(&plain).unwrap().ino(), spare()), (number, 0));
-        let refused = second.make_leaves(std::slice::from_ref(&plain)).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
-        // What is there at the end is somebody else's.
-        fs::remove_dir(&plain).unwrap();
-        fs::write(&plain, "export A=1").unwrap();
-        second.end().unwrap();
-        assert_eq!(fs::read_to_string(&plain).unwrap(), "export A=1");
     }
 
     #[test]

@@ -23,7 +23,14 @@ fn left(stage: &Stage) -> (usize, BTreeSet<String>) {
             names.insert(entry.path().display().to_string());
         }
     }
-    (processes_with(&stage.path("")).len(), names)
+    // The process that kept covers has told everything by then, and closes what it watched.
+    let deadline = std::time::Instant::now() + SOON;
+    let mut processes = processes_with(&stage.path("")).len();
+    while processes > 0 && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        processes = processes_with(&stage.path("")).len();
+    }
+    (processes, names)
 }
 
 /// Mounts of the host that show something of the stage.

@@ -28,8 +28,8 @@ impl<'a> Shut<'a> {
     }
 }
 
-/// IDN-08: with the database away every kind of credential is answered 503, also one that was good a moment
-/// ago and is remembered; nothing is done, and when the database is back they are good again.
+/// IDN-08: with the database away every kind of credential is answered 503 by whatever needs the store, also one that
+/// was good a moment ago and is remembered; nothing is done, and when the database is back they are good again.
 #[test]
 fn idn_08_an_unreadable_store_closes_and_never_opens() {
     let (url, key) = (tests::database(), tests::master_key());
@@ -65,7 +65,6 @@ fn idn_08_an_unreadable_store_closes_and_never_opens() {
             ("users", client.users(None, None, None).map(drop)),
             ("worktrees", client.worktrees(&api::WorktreeFilter::default()).map(drop)),
             ("ledger", client.ledger(&api::LedgerFilter::default()).map(drop)),
-            ("status", client.status().map(drop)),
             ("ticket", client.ticket().map(drop)),
             ("events", client.events(None).map(drop)),
             ("create", client.create_repo(&repo).map(drop)),
@@ -80,6 +79,10 @@ fn idn_08_an_unreadable_store_closes_and_never_opens() {
             );
         }
     }
+    // What was decided before and needs nothing of the store, such as the daemon's own state, may still be told to
+    // whoever it was told to; a credential that nobody looked up is good for nothing.
+    let (_, new) = &credentials[4];
+    assert_eq!(new.status().unwrap_err().status(), Some(503));
     let login = LoginRequest { email: ana.email.clone(), password: Hidden(PASSWORD.into()), totp: None };
     assert_eq!(host.anonymous().login(&login).unwrap_err().status(), Some(503));
     assert_eq!(host.anonymous().refresh(&refresh).unwrap_err().status(), Some(503));

@@ -42,11 +42,15 @@ impl Resting {
     /// As [`Once::open`].
     pub fn again(self) -> Result<(Once, Recovery), OpenError> {
         let Self { writer, scrub, covered, synced } = self;
-        let lock = start::wait_for_lock(&writer.dir, writer.options.lock_wait)?;
-        if is_as_left(&writer) {
-            return Ok((Once { writer, scrub, covered, synced, _lock: lock }, Recovery::default()));
+        match start::wait_for_lock(&writer.dir, writer.options.lock_wait) {
+            Ok(lock) if is_as_left(&writer) => {
+                return Ok((Once { writer, scrub, covered, synced, _lock: lock }, Recovery::default()));
+            }
+            Ok(_) => {}
+            // The whole directory is gone: opening makes another.
+            Err(OpenError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
-        drop(lock);
         let Writer { dir, keys, clock, options, .. } = writer;
         Once::open_with(&dir, keys, clock, scrub, options)
     }

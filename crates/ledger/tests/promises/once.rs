@@ -55,6 +55,38 @@ fn a_batch_is_one_run_of_numbers_and_the_result_is_an_ordinary_ledger() {
     assert_intact(&book.check_by_signature());
 }
 
+/// What a process remembers of its ledger is used only if nobody wrote: each way of writing meanwhile is seen.
+#[test]
+fn led_03_a_ledger_that_rested_goes_on_from_what_the_files_hold() {
+    type Meanwhile = fn(&Book);
+    let ways: [(&str, Meanwhile, u64); 5] = [
+        ("nobody", |_| {}, 3),
+        ("an entry", |book| assert_eq!(add(book, "other"), 3), 4),
+        ("a checkpoint", |book| assert!(once(book).checkpoint().unwrap() > 0), 3),
+        ("twenty entries and a checkpoint", |book| (0..20).for_each(|n| assert_eq!(add(book, n), n + 3)), 23),
+        (
+            "another ledger in its place",
+            |book| std::fs::rename(book.dir(), book.dir().with_extension("old")).unwrap(),
+            1,
+        ),
+    ];
+    let book = Book::new();
+    let (_held, _) = once(&book).rest().again().unwrap();
+    assert!(matches!(try_once(&book), Err(OpenError::Locked { .. })), "it has the lock again");
+    for (what, meanwhile, expected) in ways {
+        let book = Book::new();
+        let mut first = once(&book);
+        first.append(&[draft(1), draft(2)]).unwrap();
+        let resting = first.rest();
+        meanwhile(&book);
+        let (mut again, _) = resting.again().unwrap();
+        assert_eq!(again.append(&[draft("last")]).unwrap(), [expected], "{what}");
+        drop(again.rest());
+        assert_eq!(add(&book, "next"), expected + 1, "{what}");
+        assert_intact(&book.check());
+    }
+}
+
 #[test]
 fn once_and_the_daemons_ledger_go_on_where_the_other_stopped() {
     let mut book = Book::new();

@@ -90,9 +90,7 @@ impl Stubs {
 
     /// Makes a stub.
     pub(crate) fn make(&self, at: &Path) -> io::Result<()> {
-        self.note(at)?;
-        let (above, name) = parts(at)?;
-        Ok(rustix::fs::mkdirat(&above, name, MODE)?)
+        self.make_all(&[at.to_owned()])
     }
 
     /// Makes many.
@@ -230,16 +228,12 @@ fn remove(paths: &[PathBuf], kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     filled
 }
 
-/// The directory that a stub is in, reached without following a link, and its name.
-fn parts(at: &Path) -> io::Result<(OwnedFd, &OsStr)> {
-    let (above, name) = split(at)?;
-    Ok((folder(above)?, name))
-}
-
+/// The directory that a stub is in, and its name.
 fn split(at: &Path) -> io::Result<(&Path, &OsStr)> {
     at.parent().zip(at.file_name()).ok_or_else(|| Errno::INVAL.into())
 }
 
+/// A directory, reached without following a link.
 fn folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?)

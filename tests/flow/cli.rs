@@ -1,7 +1,6 @@
 //! The client at work: what a person and a script see.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use tests::{Host, PASSWORD};
 
@@ -19,15 +18,7 @@ impl Cli<'_> {
     }
 
     fn with_input(&self, words: &[&str], input: &str) -> Output {
-        let mut child = self
-            .command(words)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
+        tests::fed(&mut self.command(words), input)
     }
 
     /// The result of a command that must succeed.

@@ -5,7 +5,6 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -289,10 +288,7 @@ fn gtw_01_no_password_leaves_without_tls() {
             "owner@example.org",
             "--password-stdin",
         ]);
-        command.envs(variables.iter().copied()).stdin(Stdio::piped());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(format!("{PASSWORD}\n").as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
+        let output = tests::fed(command.envs(variables.iter().copied()), &format!("{PASSWORD}\n"));
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let head = host.ledger_head();

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 use api::LedgerFilter;
 use serde_json::{Value, json};
@@ -347,20 +347,10 @@ pub(crate) fn typed(host: &Host, who: &Who, typed: &Typed) -> Option<String> {
 
 /// Runs the program as someone; everything it prints.
 pub(crate) fn printed(host: &Host, who: &Who, typed: &Typed, more: &[&str]) -> Output {
-    let mut child = host
-        .command("palisade")
-        .args(more)
-        .args(["--url", host.base()])
-        .args(&typed.words)
-        .env("PALISADE_API_KEY", who.client.token().unwrap())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Who refuses at once may not read to the end.
-    drop(child.stdin.take().unwrap().write_all(format!("{}\n", typed.input).as_bytes()));
-    child.wait_with_output().unwrap()
+    let mut command = host.command("palisade");
+    command.args(more).args(["--url", host.base()]).args(&typed.words);
+    command.env("PALISADE_API_KEY", who.client.token().unwrap());
+    tests::fed(&mut command, &format!("{}\n", typed.input))
 }
 
 /// Goes, as someone: the code of what refused it, or none if it was done.

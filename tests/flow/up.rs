@@ -1,6 +1,6 @@
 //! From `palisade up` to an installation with an owner, and to its end: what a newcomer does.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 
 use api::{Hidden, LoginRequest};
@@ -98,17 +98,7 @@ fn acc_23_a_team_begins_with_the_command_that_up_prints() {
 fn typed(line: &str, input: &str) -> Output {
     let folder = tests::program("palisade").parent().unwrap().to_owned();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
-    let mut child = Command::new("sh")
-        .args(["-c", line])
-        .env_clear()
-        .env("PATH", path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    child.wait_with_output().unwrap()
+    tests::fed(Command::new("sh").args(["-c", line]).env_clear().env("PATH", path), input)
 }
 
 /// The one document that `palisade --json up` printed when it did not start.

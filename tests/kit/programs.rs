@@ -1,6 +1,8 @@
-//! Where the built programs are, and how much a test does.
+//! Where the built programs are, how they are fed, and how much a test does.
 
+use std::io::Write as _;
 use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
 
 /// A program of the workspace, as `cargo build` made it.
 #[must_use]
@@ -38,4 +40,12 @@ pub fn master_key() -> String {
     let mut bytes = [0u8; 32];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Runs a command with this on its standard input. One that ends without reading it has said why.
+pub fn fed(command: &mut Command, input: &str) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
+    child.wait_with_output().unwrap()
 }

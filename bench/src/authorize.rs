@@ -4,17 +4,14 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use access::{
-    Asks, CreateWorktree, Lifetimes, Policies, ReadWorktree, Subject, Target, WorktreeFacts, action_named,
-};
+use access::{Asks, CreateWorktree, Policies, ReadWorktree, Subject, Target, WorktreeFacts, action_named};
 use anyhow::Context;
 use cedar_policy::{ActionConstraint, Authorizer, Entities, Entity, EntityUid, PolicySet};
-use model::{Role, SystemClock, Tier, UserId, WorktreeId};
-use redact::Redactor;
-use runtime::{Boot, Mode, Runtime, Source};
-use vault::{KeyRing, MasterKey, Secret};
+use model::{Role, Tier, UserId, WorktreeId};
+use vault::{KeyRing, MasterKey};
 
 use crate::measure;
+use crate::owner::booted;
 use crate::report::{Bound, Row};
 
 /// Both figures of item 1.
@@ -104,27 +101,8 @@ fn cached() -> anyhow::Result<Row> {
     let home = tempfile::tempdir()?;
     let threads = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (runtime, who, worktree) = threads.block_on(async {
-        let runtime = Runtime::boot(Boot {
-            data: home.path().to_owned(),
-            source: Source::Embedded,
-            ring: Arc::new(KeyRing::new(MasterKey::random()?)),
-            mode: Mode::Solo,
-            worktree_rbac: true,
-            totp_actions: Vec::new(),
-            lifetimes: Lifetimes::default(),
-            clock: Arc::new(SystemClock),
-            redactor: Redactor::new(),
-            ledger: ledger::Options::default(),
-            on_loss: runtime::OnLoss::Refuse,
-        })
-        .await?;
-        let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;
-        let password = Secret::new("correct horse battery".to_owned());
-        let tokens = runtime
-            .auth()
-            .bootstrap(secret.expose(), "ana@example.org".parse()?, "Ana".parse()?, password, "bench")
-            .await?;
-        let who = runtime.auth().authenticate(tokens.access.expose()).await?;
+        let ring = Arc::new(KeyRing::new(MasterKey::random()?));
+        let (runtime, who) = booted(home.path(), &ring).await?;
         let worktree = WorktreeId::random();
         let repo = runtime.create_repo(&who, "repo".parse()?, "https://example.org/repo".into()).await?.id;
         let made =

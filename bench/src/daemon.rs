@@ -138,5 +138,7 @@ fn first_answer(address: SocketAddr, started: Instant) -> anyhow::Result<Duratio
 
 /// The set-up secret, if one was told: all of it is said before the first answer.
 fn secret(told: &str) -> Option<String> {
-    told.lines().find_map(|line| line.trim().split_once("/setup?secret=")).map(|(_, secret)| secret.to_owned())
+    told.lines()
+        .find_map(|line| line.trim().split_once("/setup?secret="))
+        .map(|(_, secret)| secret.to_owned())
 }

@@ -26,7 +26,10 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<Vec<Row>> {
     rows.push(compared("git status, 100,000 files: inside / host", palisade, &project, status)?);
     let project = place.join("crate");
     std::fs::create_dir_all(project.join("src"))?;
-    std::fs::write(project.join("Cargo.toml"), "[package]\nname = \"small\"\nedition = \"2024\"\n[workspace]\n")?;
+    std::fs::write(
+        project.join("Cargo.toml"),
+        "[package]\nname = \"small\"\nedition = \"2024\"\n[workspace]\n",
+    )?;
     std::fs::write(project.join("src/main.rs"), program())?;
     let build = "rm -rf target && cargo build --offline --quiet";
     rows.push(compared("cargo build, a small crate: inside / host", palisade, &project, build)?);
@@ -63,7 +66,8 @@ fn fill(project: &Path) -> anyhow::Result<()> {
 
 fn compared(name: &str, palisade: &Path, project: &Path, work: &str) -> anyhow::Result<Row> {
     // Nanoseconds before and after, from a shell that is there already.
-    let script = format!("{work}; begun=$(date +%s%N); {work} && ended=$(date +%s%N) && echo $((ended - begun))");
+    let script =
+        format!("{work}; begun=$(date +%s%N); {work} && ended=$(date +%s%N) && echo $((ended - begun))");
     let state = project.with_extension("state");
     let (mut inside, mut host) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {

@@ -37,7 +37,8 @@ impl Way {
 
     fn once(&mut self) -> anyhow::Result<()> {
         let start = Instant::now();
-        let status = self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+        let status =
+            self.command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
         self.times.push(start.elapsed().as_secs_f64() * 1e3);
         ensure!(status.success(), "{} ended with {status}", self.name);
         Ok(())
@@ -52,7 +53,11 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     std::fs::create_dir(place.join("work"))?;
     std::fs::create_dir(place.join("home"))?;
     let mut notes = Vec::new();
-    let mut quick = vec![Way::new("bare", bare()), Way::new("ours", ours(palisade, &place)), Way::new("bwrap", bwrap(&place))];
+    let mut quick = vec![
+        Way::new("bare", bare()),
+        Way::new("ours", ours(palisade, &place)),
+        Way::new("bwrap", bwrap(&place)),
+    ];
     ensure!(which("bwrap"), "bubblewrap is not installed; `scripts/setup bench` installs it");
     for way in &mut quick {
         for _ in 0..10 {
@@ -65,7 +70,8 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
             way.once().with_context(|| way.name)?;
         }
     }
-    let mut found: BTreeMap<&str, f64> = quick.iter_mut().map(|way| (way.name, median(&mut way.times))).collect();
+    let mut found: BTreeMap<&str, f64> =
+        quick.iter_mut().map(|way| (way.name, median(&mut way.times))).collect();
     for (name, command) in [("runc", runc(&place)?), ("srt", srt(&place)?)] {
         let Some(command) = command else {
             notes.push(format!("{name} is not installed: not compared"));
@@ -87,7 +93,12 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     };
     let (ours, bwrap) = (found["ours"], found["bwrap"]);
     let mut rows = vec![
-        row("cold `palisade run -- /bin/true` / bwrap --unshare-all", ours, Some(bwrap), Bound::RatioAtMost(1.0)),
+        row(
+            "cold `palisade run -- /bin/true` / bwrap --unshare-all",
+            ours,
+            Some(bwrap),
+            Bound::RatioAtMost(1.0),
+        ),
         row("  the bare command", found["bare"], None, Bound::Information),
         row("warm, from the spawner's pool / bwrap", warm.start_ms, Some(bwrap), Bound::RatioBelow(0.4)),
     ];
@@ -116,7 +127,8 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
 }
 
 fn which(name: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists()))
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(name).exists()))
 }
 
 fn bare() -> Command {
@@ -140,8 +152,24 @@ fn bwrap(place: &Path) -> Command {
             command.args(["--ro-bind", &format!("/{name}"), &format!("/{name}")]);
         }
     }
-    command.args(["--ro-bind", "/etc", "/etc", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--bind"]);
-    command.arg(place.join("work")).arg(place.join("work")).arg("--chdir").arg(place.join("work")).arg("/bin/true");
+    command.args([
+        "--ro-bind",
+        "/etc",
+        "/etc",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--bind",
+    ]);
+    command
+        .arg(place.join("work"))
+        .arg(place.join("work"))
+        .arg("--chdir")
+        .arg(place.join("work"))
+        .arg("/bin/true");
     command
 }
 

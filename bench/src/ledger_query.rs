@@ -8,15 +8,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use access::{Lifetimes, Principal, ReadWholeLedger};
-use anyhow::Context;
+use access::ReadWholeLedger;
 use model::SystemClock;
-use redact::Redactor;
-use runtime::{Boot, IndexedEntry, Mode, Runtime, Source, Store, open_engine};
+use runtime::{IndexedEntry, Source, Store, open_engine};
 use store::LedgerFilter;
-use vault::{KeyRing, MasterKey, Secret};
+use vault::{KeyRing, MasterKey};
 
 use crate::ledger_pace::percentile;
+use crate::owner::booted;
 use crate::report::{Bound, Row};
 
 const USERS: u64 = 500;
@@ -35,7 +34,7 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     threads.block_on(async {
         std::fs::DirBuilder::new().mode(0o700).create(home.path().join("store"))?;
         let ring = Arc::new(KeyRing::new(MasterKey::random()?));
-        let (runtime, who) = caller(home.path(), &ring).await?;
+        let (runtime, who) = booted(home.path(), &ring).await?;
         let engine = open_engine(home.path(), &Source::Embedded, &ring).await?;
         let store = Store::start(engine, Arc::new(SystemClock)).await?;
         for start in (0..count).step_by(5_000) {
@@ -72,30 +71,6 @@ pub(crate) fn rows(disk: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
         });
         Ok((rows, Vec::new()))
     })
-}
-
-/// Someone who may search: a search takes a permit, and only a gate gives one.
-async fn caller(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(Arc<Runtime>, Principal)> {
-    let runtime = Runtime::boot(Boot {
-        data: data.to_owned(),
-        source: Source::Embedded,
-        ring: Arc::clone(ring),
-        mode: Mode::Solo,
-        worktree_rbac: true,
-        totp_actions: Vec::new(),
-        lifetimes: Lifetimes::default(),
-        clock: Arc::new(SystemClock),
-        redactor: Redactor::new(),
-        ledger: ledger::Options::default(),
-        on_loss: runtime::OnLoss::Refuse,
-    })
-    .await?;
-    let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;
-    let password = Secret::new("correct horse battery".to_owned());
-    let (email, name) = ("ana@example.org".parse()?, "Ana".parse()?);
-    let tokens = runtime.auth().bootstrap(secret.expose(), email, name, password, "bench").await?;
-    let who = runtime.auth().authenticate(tokens.access.expose()).await?;
-    Ok((runtime, who))
 }
 
 /// A filter for the entry with this number.

@@ -15,6 +15,7 @@ mod ledger_query;
 mod load;
 mod machine;
 mod measure;
+mod owner;
 mod pass;
 mod report;
 mod wire;

@@ -114,7 +114,8 @@ impl Disk {
         self.sync(file)
     }
 
-    fn sync(&self, file: &File) -> io::Result<()> {
+    /// Waits until everything in a file is durable.
+    pub(crate) fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_data()?;
         self.faults.as_ref().map_or(Ok(()), |faults| faults.note_synced(file))
     }

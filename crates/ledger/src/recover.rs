@@ -38,6 +38,8 @@ pub(crate) struct Resume {
     pub(crate) tree: Tree,
     pub(crate) seq: u64,
     pub(crate) head: Code,
+    /// The newest record that an entry names.
+    pub(crate) claimed: u64,
     pub(crate) open: OpenEntries,
     /// The time of the first entry that no checkpoint covers.
     pub(crate) uncovered_since: Option<i64>,
@@ -111,6 +113,7 @@ fn start(dir: &Path, keys: &Keys, records: Records) -> Result<Resume, OpenError>
         tree: Tree::default(),
         seq: 0,
         head: GENESIS,
+        claimed: 0,
         open: OpenEntries::default(),
         uncovered_since: None,
         torn: None,
@@ -135,6 +138,7 @@ fn start(dir: &Path, keys: &Keys, records: Records) -> Result<Resume, OpenError>
     resume.first = last.first;
     resume.seq = last.last;
     resume.head = code;
+    resume.claimed = found.checkpoint;
     resume.open = OpenEntries::from_list(&last.open);
     Ok(resume)
 }
@@ -209,6 +213,7 @@ fn follow(line: &[u8], keys: &Keys, resume: &mut Resume) -> Result<(), OpenError
     }
     resume.seq = expected;
     resume.head = code;
+    resume.claimed = entry.checkpoint;
     resume.bytes = resume.bytes.saturating_add(u64::try_from(line.len()).unwrap_or(0)).saturating_add(1);
     resume.tree.push(leaf(line));
     resume.open.note(entry.seq, entry.opens, entry.closes);

@@ -78,6 +78,14 @@ struct Staged {
     waiting: Vec<(u64, Append)>,
 }
 
+/// The files that a writer writes to; their names are durable.
+pub(crate) struct Files {
+    pub(crate) segment: File,
+    pub(crate) records: File,
+    /// When the first entry of the segment was written.
+    pub(crate) since: Option<Millis>,
+}
+
 impl Writer {
     /// Goes on where a directory left off.
     pub(crate) fn new(
@@ -88,23 +96,43 @@ impl Writer {
         reserve: Reserve,
         resume: Resume,
     ) -> io::Result<Self> {
-        let file = disk::open_file(&segment::path(&dir, resume.segment))?;
-        let record_file = disk::open_file(&dir.join(checkpoint::FILE))?;
+        let segment = disk::open_file(&segment::path(&dir, resume.segment))?;
+        let records = disk::open_file(&dir.join(checkpoint::FILE))?;
         disk::sync_dir(&dir.join(segment::FOLDER))?;
         disk::sync_dir(&dir)?;
+        let files = Files { segment, records, since: read::first_at(&dir, resume.segment) };
+        Self::with(files, dir, keys, clock, options, reserve, resume)
+    }
+
+    /// The same with files that are open.
+    pub(crate) fn with(
+        files: Files,
+        dir: PathBuf,
+        keys: Arc<Keys>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        reserve: Reserve,
+        resume: Resume,
+    ) -> io::Result<Self> {
+        let disk = Disk::new(options.faults.clone());
+        if resume.claimed < resume.records.n {
+            // Whoever wrote the last record may have been killed before it was durable. An entry that names it must not
+            // outlive it: after a power loss that would look like a record taken away.
+            disk.sync(&files.records)?;
+        }
         let writer = Self {
-            disk: Disk::new(options.faults.clone()),
+            disk,
             current: Segment {
                 number: resume.segment,
-                file,
+                file: files.segment,
                 bytes: resume.bytes,
                 first: resume.first,
-                since: read::first_at(&dir, resume.segment),
+                since: files.since,
                 tree: resume.tree,
                 cut_owed: false,
             },
             records: RecordFile {
-                file: record_file,
+                file: files.records,
                 bytes: resume.records.bytes,
                 n: resume.records.n,
                 hash: resume.records.hash,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use model::{Clock, Millis};
 
-use crate::disk::{self, Disk};
+use crate::disk;
 use crate::draft::MAX_LINE;
 use crate::error::OpenError;
 use crate::keys::{ChainKey, Keys};
@@ -20,10 +20,9 @@ use crate::ledger::Options;
 use crate::lock::{Lock, NotLocked};
 use crate::recover::{self, Resume};
 use crate::reserve::{self, Reserve};
-use crate::sealing::RecordFile;
 use crate::segment::{self, Lines, Piece};
 use crate::startup::{self, Recovery};
-use crate::writer::{Segment, Writer};
+use crate::writer::{Files, Writer};
 use crate::{checkpoint, entry};
 
 /// The first and the longest pause before the lock is tried again.
@@ -101,8 +100,8 @@ fn writer_at(
     resume: Resume,
 ) -> io::Result<Writer> {
     let path = segment::path(dir, resume.segment);
-    let file = disk::open_file(&path)?;
-    let record_file = disk::open_file(&dir.join(checkpoint::FILE))?;
+    let segment = disk::open_file(&path)?;
+    let records = disk::open_file(&dir.join(checkpoint::FILE))?;
     // Entries and records are written only after this, so files that hold some have durable names.
     if resume.bytes == 0 {
         disk::sync_dir(&dir.join(segment::FOLDER))?;
@@ -110,43 +109,8 @@ fn writer_at(
     if resume.records.n == 0 {
         disk::sync_dir(dir)?;
     }
-    let writer = Writer {
-        disk: Disk::new(options.faults.clone()),
-        current: Segment {
-            number: resume.segment,
-            file,
-            bytes: resume.bytes,
-            first: resume.first,
-            since: first_at(&path, resume.bytes),
-            tree: resume.tree,
-            cut_owed: false,
-        },
-        records: RecordFile {
-            file: record_file,
-            bytes: resume.records.bytes,
-            n: resume.records.n,
-            hash: resume.records.hash,
-            from: resume.records.from,
-            cut_owed: false,
-            failing: false,
-        },
-        seq: resume.seq,
-        head: resume.head,
-        open: resume.open,
-        uncovered_since: resume.uncovered_since,
-        shared: Arc::default(),
-        failing: false,
-        tickets: std::collections::BTreeMap::new(),
-        held: Arc::default(),
-        buffer: Vec::new(),
-        dir: dir.to_owned(),
-        keys,
-        clock,
-        options,
-        reserve,
-    };
-    writer.publish(None);
-    Ok(writer)
+    let files = Files { segment, records, since: first_at(&path, resume.bytes) };
+    Writer::with(files, dir.to_owned(), keys, clock, options, reserve, resume)
 }
 
 /// The time a segment starts with, from its first line alone.

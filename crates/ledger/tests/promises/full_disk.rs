@@ -1,11 +1,10 @@
 //! LED-02, the ledger's part: what is not recorded is refused, with a reason, and space brings all back.
 
 use std::path::Path;
-use std::process::Command;
 
 use ledger::{AppendError, Decision, Draft, Fault, Recorded};
 
-use crate::kit::{Book, assert_intact, draft};
+use crate::kit::{Book, SmallDisk, assert_intact, draft};
 
 fn stop(number: u32) -> Draft {
     Draft::new("ana", "session.stop", Decision::Done).on(format!("ses_{number}")).with("by", "hand")
@@ -153,29 +152,10 @@ fn a_full_reserve_says_so() {
     ));
 }
 
-/// A small file system that goes away with the test.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> Option<Self> {
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(at).output();
-        done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).output();
-    }
-}
-
 #[test]
 fn led_02_a_disk_that_is_really_full_refuses_keeps_stops_and_recovers() {
     let home = tempfile::TempDir::new().unwrap();
-    let Some(_disk) = SmallDisk::mount(home.path()) else {
-        println!("skipped: mounting a tmpfs needs root");
-        return;
-    };
+    let Some(_disk) = SmallDisk::mount(home.path(), "512k") else { return };
     let ballast = home.path().join("ballast");
     let book = Book::in_dir(home);
     let ledger = book.open();

@@ -1,6 +1,8 @@
 //! A ledger in a temporary directory, with known keys and a clock that stands still.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use ledger::verify::{Anchors, Finding, Kind, Report, Trust, TrustedKey, Verdict, verify};
@@ -42,6 +44,30 @@ pub(crate) fn draft(text: impl std::fmt::Display) -> Draft {
 pub(crate) fn scaled(full: usize, usual: usize) -> usize {
     let scale = std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse::<f64>().ok());
     scale.map_or(usual, |scale| ((full as f64 * scale) as usize).max(1))
+}
+
+/// A small file system that goes away with the test.
+pub(crate) struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None where it cannot be mounted; that is told, and with `PALISADE_TEST_STRICT=1` it fails.
+    pub(crate) fn mount(at: &Path, size: &str) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        let done = mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(at).output();
+        let disk = done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()));
+        if disk.is_none() {
+            assert!(std::env::var("PALISADE_TEST_STRICT").as_deref() != Ok("1"), "a tmpfs cannot be mounted");
+            // Not by a macro of the test harness, which keeps what tests print that pass.
+            drop(writeln!(std::io::stderr(), "skipped: a tmpfs cannot be mounted, so no disk gets full"));
+        }
+        disk
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
 }
 
 impl Book {

@@ -1,6 +1,7 @@
 //! LED-02, LED-03, LED-04, SBX-09: entries from processes that live for a moment, in the same ledger.
 
 mod cost;
+mod power_loss;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -13,7 +14,7 @@ use ledger::{AppendError, Decision, Fault, Once, OpenError, Options, Recorded, R
 use model::Clock;
 use zeroize::Zeroizing;
 
-use crate::kit::{Book, assert_intact, assert_kind, draft, keys, unscrubbed};
+use crate::kit::{Book, SmallDisk, assert_intact, assert_kind, draft, keys, unscrubbed};
 
 fn options(book: &Book) -> Options {
     Options { faults: book.options.faults.clone(), ..Once::options() }
@@ -365,29 +366,10 @@ fn led_03_nothing_acknowledged_is_lost_when_processes_are_killed() {
     assert!(last > 20, "the children wrote {last} entries");
 }
 
-/// A small file system that goes away with the test.
-struct SmallDisk(std::path::PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> Option<Self> {
-        let done = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(at).output();
-        done.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).output();
-    }
-}
-
 #[test]
 fn led_02_a_disk_that_is_really_full_refuses_keeps_the_end_and_recovers() {
     let home = tempfile::TempDir::new().unwrap();
-    let Some(_disk) = SmallDisk::mount(home.path()) else {
-        println!("skipped: mounting a tmpfs needs root");
-        return;
-    };
+    let Some(_disk) = SmallDisk::mount(home.path(), "256k") else { return };
     let ballast = home.path().join("ballast");
     let book = Book::in_dir(home);
     add(&book, 0);

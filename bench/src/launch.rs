@@ -72,10 +72,16 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
     }
     let mut found: BTreeMap<&str, f64> =
         quick.iter_mut().map(|way| (way.name, median(&mut way.times))).collect();
-    for (name, command) in [("runc", runc(&place)?), ("srt", srt(&place)?)] {
-        let Some(command) = command else {
-            notes.push(format!("{name} is not installed: not compared"));
-            continue;
+    for (name, command) in [
+        ("runc", runc(&place)?.ok_or("it is not installed, or this is not root".into())),
+        ("srt", srt(&place)?),
+    ] {
+        let command = match command {
+            Ok(command) => command,
+            Err(why) => {
+                notes.push(format!("{name} is not compared: {why}"));
+                continue;
+            }
         };
         let mut way = Way::new(name, command);
         for _ in 0..SLOW {
@@ -200,12 +206,32 @@ fn runc(place: &Path) -> anyhow::Result<Option<Command>> {
     Ok(Some(command))
 }
 
-/// Anthropic's sandbox-runtime, where `PALISADE_BENCH_SRT` says that it is installed.
-fn srt(place: &Path) -> anyhow::Result<Option<Command>> {
-    let Some(program) = std::env::var_os("PALISADE_BENCH_SRT") else { return Ok(None) };
-    let mut command = Command::new(program);
-    command.arg("/bin/true").current_dir(place.join("work"));
-    Ok(Some(command))
+/// Anthropic's sandbox-runtime, from where `scripts/setup bench` put it or from `PALISADE_BENCH_SRT`; else why not. Its
+/// settings ask for what ours gives: the current directory writable, no network.
+fn srt(place: &Path) -> anyhow::Result<Result<Command, String>> {
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/bench/srt/node_modules/.bin/srt");
+    let program = std::env::var_os("PALISADE_BENCH_SRT").map_or_else(|| installed.into(), PathBuf::from);
+    if !program.exists() {
+        return Ok(Err("it is not installed; `scripts/setup bench` says why".into()));
+    }
+    let settings = place.join("srt.json");
+    let wanted = serde_json::json!({
+        "network": { "allowedDomains": [], "deniedDomains": [] },
+        "filesystem": { "denyRead": [], "allowWrite": ["."], "denyWrite": [] },
+    });
+    std::fs::write(&settings, wanted.to_string())?;
+    let made = || {
+        let mut command = Command::new(&program);
+        command.arg("--settings").arg(&settings).arg("/bin/true");
+        command.current_dir(place.join("work")).env("HOME", place.join("home"));
+        command
+    };
+    let tried = made().stdin(Stdio::null()).output()?;
+    if !tried.status.success() {
+        let said = String::from_utf8_lossy(&tried.stderr);
+        return Ok(Err(format!("it does not work here: {}", said.lines().next().unwrap_or_default())));
+    }
+    Ok(Ok(made()))
 }
 
 /// What the spawner reaches.
@@ -226,7 +252,8 @@ fn warm(place: &Path) -> anyhow::Result<Warm> {
 
 /// The warm part itself; prints JSON.
 pub(crate) fn warm_alone(place: &Path) -> anyhow::Result<()> {
-    let spawner = Spawner::start(Options { roots: vec![place.to_owned()], pool: 8 })?;
+    let spawner =
+        Spawner::start(Options { roots: vec![place.to_owned()], pool: 8, state: place.join("state") })?;
     let null = OwnedFd::from(std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?);
     let mut times = Vec::new();
     for _ in 0..WARM {

@@ -12,6 +12,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::event::PollFlags;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -22,7 +23,7 @@ use crate::files::{self, Base};
 use crate::groups::{Groups, Wanted};
 use crate::inside::{self, Broken, Given};
 use crate::launch::{
-    Held, InsideEnds, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready, sealed_init,
+    Held, InsideEnds, LONGEST, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready, sealed_init, within,
 };
 use crate::line::Line;
 use crate::measure;
@@ -75,7 +76,7 @@ impl Begun {
         let owner = std::fs::metadata(directory)
             .map_err(|error| LaunchError::Prepare("the current directory", error))?;
         let identity = identity_for((owner.uid(), owner.gid()), 0);
-        let usual = Wanted { memory: Some(0), pids: Some(0), cpu: None };
+        let usual = Wanted { memory: Some(0), pids: Some(0), ..Wanted::default() };
         Self::with(run, identity, usual, files::base())
     }
 
@@ -88,7 +89,7 @@ impl Begun {
 
     /// One for a pool: in groups for whatever limits come. `init` is process 1 in its sealed memory file.
     pub(crate) fn ahead(name: &str, identity: Identity, init: &OwnedFd) -> Result<Self, LaunchError> {
-        let every = Wanted { memory: Some(0), pids: Some(0), cpu: Some(0) };
+        let every = Wanted { memory: Some(0), pids: Some(0), cpu: Some(0), io: None };
         let mut groups = Groups::unified(name, every);
         groups.more(every);
         let tasks = std::mem::take(&mut groups.tasks);
@@ -162,6 +163,9 @@ impl Begun {
         if plan.requires_groups && self.groups.enforced.len() < plan.together.count() {
             return Err(LaunchError::Groups);
         }
+        if plan.together.io.is_some() && !self.groups.holds("io") {
+            return Err(LaunchError::Speed);
+        }
         let tasks = std::mem::take(&mut self.groups.tasks);
         heard(hand_over(&self.line, plan, opened.as_deref(), standard, &tasks))?;
         Ok(Filled { tree: self.tree, line: self.line, groups: self.groups })
@@ -172,6 +176,7 @@ impl Begun {
 fn heard(said: rustix::io::Result<()>) -> Result<(), LaunchError> {
     match said {
         Ok(()) | Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => Ok(()),
+        Err(rustix::io::Errno::TIMEDOUT) => Err(LaunchError::Late),
         Err(error) => Err(LaunchError::Line(error.into())),
     }
 }
@@ -299,8 +304,13 @@ fn send(
 ) -> rustix::io::Result<()> {
     let parts = [io::IoSlice::new(std::slice::from_ref(&kind)), io::IoSlice::new(bytes)];
     loop {
-        match rustix::net::sendmsg(line.as_fd(), &parts, with, SendFlags::NOSIGNAL) {
+        match rustix::net::sendmsg(line.as_fd(), &parts, with, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Err(rustix::io::Errno::INTR) => {}
+            // It is full: the other end takes nothing, perhaps because somebody stopped it.
+            Err(rustix::io::Errno::AGAIN) => match within(line.as_fd(), PollFlags::OUT, LONGEST) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return Err(rustix::io::Errno::TIMEDOUT),
+            },
             other => return other.map(drop),
         }
     }

@@ -83,7 +83,10 @@ impl fmt::Display for Remedy {
 
 /// Why the kernel refused the namespaces of a launch.
 pub(crate) fn no_namespaces(error: i32) -> Remedy {
-    Clues::read().blame(Wall::UserNamespaces, error)
+    // They are made together, so the kernel does not say of which kind there are too many.
+    let is_the_other = error == libc::ENOSPC && trial::child(libc::CLONE_NEWUSER, || Ok(())).works();
+    let wall = if is_the_other { Wall::Namespace("pid") } else { Wall::UserNamespaces };
+    Clues::read().blame(wall, error)
 }
 
 /// Why a launcher's own preparation failed.

@@ -110,10 +110,15 @@ fn stop(init: Pid) -> (Vec<Pid>, io::Result<()>) {
     let (mut stopped, mut sent) = (Vec::new(), BTreeSet::new());
     let mut pause = Duration::from_micros(50);
     loop {
-        let mut all_stand = true;
-        let everyone = std::iter::once((init, state(init.as_raw_pid()).unwrap_or('Z'))).chain(states(init));
-        for (pid, state) in everyone.collect::<Vec<_>>() {
+        let mut moving = BTreeSet::new();
+        for (parent, pid) in std::iter::once((0, init)).chain(family(init)) {
+            let Some(state) = state(pid.as_raw_pid()) else { continue };
             let is_sent = sent.contains(&pid.as_raw_pid());
+            // A shell that still moves when its job stops takes that for the terminal's stop.
+            if moving.contains(&parent) {
+                moving.insert(pid.as_raw_pid());
+                continue;
+            }
             if !is_sent
                 && !matches!(state, 'T' | 't')
                 && rustix::process::kill_process(pid, Signal::STOP).is_ok()
@@ -123,10 +128,12 @@ fn stop(init: Pid) -> (Vec<Pid>, io::Result<()>) {
             }
             // One that cannot be interrupted, such as the parent of a `vfork`, stops before it runs any code of its own.
             // One whose first thread is gone may have others: it is told, and there is nothing to wait for.
-            all_stand &= matches!(state, 'T' | 't' | 'Z' | 'X') || (is_sent && state == 'D');
+            if !(matches!(state, 'T' | 't' | 'Z' | 'X') || (is_sent && state == 'D')) {
+                moving.insert(pid.as_raw_pid());
+            }
         }
         // Whoever was not there the last time was made by one that had not stopped yet.
-        if all_stand {
+        if moving.is_empty() {
             return (stopped, Ok(()));
         }
         if Instant::now() > deadline {
@@ -152,15 +159,23 @@ pub(crate) fn inhabitants(init: Pid) -> Vec<(Pid, bool)> {
 
 /// The same with the kernel's letter for what each does; whoever made another comes before it.
 fn states(init: Pid) -> Vec<(Pid, char)> {
+    descendants(init).into_iter().filter_map(|pid| Some((pid, state(pid.as_raw_pid())?))).collect()
+}
+
+/// The same without asking what each does, zombies too.
+pub(crate) fn descendants(init: Pid) -> Vec<Pid> {
+    family(init).into_iter().map(|(_, pid)| pid).collect()
+}
+
+/// Who made whom.
+fn family(init: Pid) -> Vec<(i32, Pid)> {
     let mut found = Vec::new();
     // Everyone inside is a descendant of process 1: what lost its parent was taken over by it.
     let mut above = vec![init.as_raw_pid()];
     while let Some(parent) = above.pop() {
         for child in children(parent) {
             above.push(child);
-            if let (Some(pid), Some(state)) = (Pid::from_raw(child), state(child)) {
-                found.push((pid, state));
-            }
+            found.extend(Pid::from_raw(child).map(|pid| (parent, pid)));
         }
     }
     found

@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ending::Watch;
-use crate::groups::Wanted;
+use crate::groups::{Speed, Wanted};
 use crate::guardian::Guardian;
 use crate::plan::{Access, Limited};
 use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
@@ -70,6 +70,7 @@ impl Spec {
             .home(caller.private_home.clone(), caller.home.clone())
             .memory(limits.tmp)
             .wall(limits.wall)
+            .added(limits.disk, limits.inodes)
             .limit(Limited::Files, limits.files)
             .limit(Limited::FileSize, limits.file_size)
             .limit(Limited::Processes, limits.pids)
@@ -81,6 +82,7 @@ impl Spec {
                 Cpu::All => None,
                 Cpu::Thousandths(thousandths) => Some(u64::from(thousandths)),
             },
+            io: limits.io.map(|bytes| Speed::of(&caller.worktree, bytes)),
         };
         spec = spec.together(wanted, profile.require.contains(&Layer::Cgroup));
         if profile.trace {

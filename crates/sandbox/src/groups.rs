@@ -24,12 +24,43 @@ pub(crate) struct Wanted {
     pub(crate) pids: Option<u64>,
     /// Thousandths of a core.
     pub(crate) cpu: Option<u64>,
+    pub(crate) io: Option<Speed>,
+}
+
+/// How fast a disk may be read, and as fast written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Speed {
+    /// The disk, as the kernel numbers it; none: what is given lies on no disk that can be slowed down.
+    pub(crate) disk: Option<(u32, u32)>,
+    /// In a second.
+    pub(crate) bytes: u64,
+}
+
+impl Speed {
+    /// So many bytes in a second for the disk that a place lies on.
+    pub(crate) fn of(place: &Path, bytes: u64) -> Self {
+        Self { disk: disk_of(place, Path::new("/sys/dev/block")), bytes }
+    }
+}
+
+/// The disk of a place. Only whole disks are slowed down, so a part of one stands for all of it; file systems that
+/// are on no disk, or on several, have numbers that no disk has.
+fn disk_of(place: &Path, devices: &Path) -> Option<(u32, u32)> {
+    let device = rustix::fs::stat(place).ok()?.st_dev;
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let own = devices.join(format!("{major}:{minor}")).canonicalize().ok()?;
+    if !own.join("partition").exists() {
+        return Some((major, minor));
+    }
+    let whole = fs::read_to_string(own.parent()?.join("dev")).ok()?;
+    let (major, minor) = whole.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 impl Wanted {
     /// How many limits there are to be.
     pub(crate) fn count(&self) -> usize {
-        [self.memory, self.pids, self.cpu].iter().flatten().count()
+        [self.memory, self.pids, self.cpu].iter().flatten().count() + usize::from(self.io.is_some())
     }
 }
 
@@ -57,11 +88,12 @@ pub(crate) struct Groups {
     pub(crate) enforced: Vec<Enforced>,
 }
 
-/// One file to write into a group: of which limit, which file, what.
+/// What to write into a group: of which limit, which files, what.
 struct Setting {
     name: &'static str,
+    /// Of version 1.
     controller: &'static str,
-    v1: &'static str,
+    v1: &'static [&'static str],
     v2: &'static str,
     value: String,
     v2_value: String,
@@ -71,22 +103,28 @@ const PERIOD: u64 = 100_000;
 
 fn settings(wanted: Wanted) -> Vec<Setting> {
     let mut all = Vec::new();
-    let mut push = |name, controller, v1, v2, value: String, v2_value: Option<String>| {
+    let mut push = |name, controller, v1: &'static [_], v2, value: String, v2_value: Option<String>| {
         let v2_value = v2_value.unwrap_or_else(|| value.clone());
         all.push(Setting { name, controller, v1, v2, value, v2_value });
     };
     if let Some(bytes) = wanted.memory {
         // The kernel counts pages and gives whole ones back.
         let bytes = (bytes & !4095).to_string();
-        push("memory", "memory", "memory.limit_in_bytes", "memory.max", bytes, None);
+        push("memory", "memory", &["memory.limit_in_bytes"], "memory.max", bytes, None);
     }
     if let Some(pids) = wanted.pids {
-        push("pids", "pids", "pids.max", "pids.max", pids.to_string(), None);
+        push("pids", "pids", &["pids.max"], "pids.max", pids.to_string(), None);
     }
     if let Some(cpu) = wanted.cpu {
         let quota = (cpu * PERIOD / 1000).max(1000).to_string();
         let v2 = format!("{quota} {PERIOD}");
-        push("cpu", "cpu", "cpu.cfs_quota_us", "cpu.max", quota, Some(v2));
+        push("cpu", "cpu", &["cpu.cfs_quota_us"], "cpu.max", quota, Some(v2));
+    }
+    if let Some(Speed { disk: Some((major, minor)), bytes }) = wanted.io {
+        // Version 1 slows down what goes to the disk at once; what is written back later is nobody's there.
+        const V1: &[&str] = &["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
+        let v2 = format!("{major}:{minor} rbps={bytes} wbps={bytes}");
+        push("io", "blkio", V1, "io.max", format!("{major}:{minor} {bytes}"), Some(v2));
     }
     all
 }
@@ -138,7 +176,7 @@ impl Groups {
             let v2 = self.unified_at.as_ref().filter(|folder| folder.join(setting.v2).exists()).cloned();
             let v1 = self.v1.iter().find(|(controller, _)| *controller == setting.controller);
             match (v2, v1.map(|(_, folder)| folder.clone())) {
-                (Some(folder), _) => self.set(&folder, setting.name, setting.v2, &setting.v2_value),
+                (Some(folder), _) => self.set(&folder, setting.name, &[setting.v2], &setting.v2_value),
                 (None, Some(folder)) => self.set(&folder, setting.name, setting.v1, &setting.value),
                 (None, None) => {}
             }
@@ -209,13 +247,21 @@ impl Groups {
     }
 
     /// Writes a limit, and believes it when it can be read back.
-    fn set(&mut self, folder: &Path, name: &'static str, file: &str, value: &str) {
-        let path = folder.join(file);
-        let written =
-            fs::OpenOptions::new().write(true).open(&path).and_then(|mut to| to.write_all(value.as_bytes()));
-        if written.is_ok() && fs::read_to_string(&path).is_ok_and(|found| found.trim() == value) {
+    fn set(&mut self, folder: &Path, name: &'static str, files: &[&str], value: &str) {
+        let holds = |file: &&str| {
+            let path = folder.join(file);
+            let mut to = fs::OpenOptions::new().write(true).open(&path)?;
+            to.write_all(value.as_bytes())?;
+            Ok::<_, io::Error>(says(&fs::read_to_string(&path)?, value))
+        };
+        if files.iter().all(|file| holds(file).unwrap_or(false)) {
             self.enforced.push(Enforced { name, value: value.to_owned() });
         }
+    }
+
+    /// Whether a limit is held.
+    pub(crate) fn holds(&self, name: &str) -> bool {
+        self.enforced.iter().any(|enforced| enforced.name == name)
     }
 
     /// Stops every process of the sandbox where it is, or lets them go on; none if there is no group for it.
@@ -250,6 +296,15 @@ impl Drop for Groups {
             }
         }
     }
+}
+
+/// Whether what was read back is what was written. A file about disks has a line for each, and names more than was said.
+fn says(found: &str, value: &str) -> bool {
+    let is_line = |line: &str| {
+        let mut more = line.split_whitespace();
+        value.split_whitespace().all(|word| more.any(|other| other == word))
+    };
+    found.trim() == value || (value.contains(':') && found.lines().any(is_line))
 }
 
 /// The groups of this name, from where this process is upwards.
@@ -303,4 +358,94 @@ fn unified_root() -> Option<PathBuf> {
     const VERSION_2: i64 = 0x6367_7270;
     let is_v2 = |path: &Path| rustix::fs::statfs(path).is_ok_and(|found| found.f_type == VERSION_2);
     [PathBuf::from(TREE), Path::new(TREE).join("unified")].into_iter().find(|path| is_v2(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(disk: Option<(u32, u32)>) -> Wanted {
+        Wanted { io: Some(Speed { disk, bytes: 1 << 20 }), ..Wanted::default() }
+    }
+
+    /// A group whose files are plain ones: what is written is what is read.
+    fn group(version_2: bool, files: &[&str]) -> (tempfile::TempDir, Groups) {
+        let folder = tempfile::tempdir().unwrap();
+        files.iter().for_each(|file| fs::write(folder.path().join(file), "").unwrap());
+        let mut groups = Groups::default();
+        if version_2 {
+            groups.unified_at = Some(folder.path().to_owned());
+        } else {
+            groups.v1.push(("blkio", folder.path().to_owned()));
+        }
+        (folder, groups)
+    }
+
+    #[test]
+    fn sbx_07_the_speed_of_a_disk_is_one_line_of_version_2() {
+        let (folder, mut groups) = group(true, &["io.max"]);
+        groups.limit(wanted(Some((8, 16))));
+        let written = fs::read_to_string(folder.path().join("io.max")).unwrap();
+        assert_eq!(written, "8:16 rbps=1048576 wbps=1048576");
+        assert!(groups.holds("io"));
+    }
+
+    #[test]
+    fn sbx_07_the_speed_of_a_disk_is_two_files_of_version_1() {
+        let files = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
+        let (folder, mut groups) = group(false, &files);
+        groups.limit(wanted(Some((253, 0))));
+        for file in files {
+            assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "253:0 1048576");
+        }
+        assert!(groups.holds("io"));
+        // One of both is not what was asked for.
+        let (_folder, mut groups) = group(false, &files[..1]);
+        groups.limit(wanted(Some((253, 0))));
+        assert!(!groups.holds("io"));
+    }
+
+    #[test]
+    fn sbx_07_what_is_on_no_disk_is_held_by_nothing_and_still_counts_as_wanted() {
+        let (folder, mut groups) = group(true, &["io.max"]);
+        groups.limit(wanted(None));
+        assert_eq!(fs::read_to_string(folder.path().join("io.max")).unwrap(), "");
+        assert!(!groups.holds("io") && wanted(None).count() == 1);
+    }
+
+    #[test]
+    fn the_kernel_names_more_than_was_said_and_other_disks() {
+        let value = "8:16 rbps=5 wbps=5";
+        for (found, same) in [
+            ("8:16 rbps=5 wbps=5 riops=max wiops=max\n", true),
+            ("8:0 rbps=9 wbps=9 riops=max wiops=max\n8:16 rbps=5 wbps=5 riops=max wiops=max\n", true),
+            ("8:16 rbps=5 wbps=max riops=max wiops=max\n", false),
+            ("8:0 rbps=5 wbps=5 riops=max wiops=max\n", false),
+            ("8:16 rbps=55 wbps=5\n", false),
+            ("", false),
+        ] {
+            assert_eq!(says(found, value), same, "{found:?}");
+        }
+        assert!(says("512\n", "512") && !says("512 100000", "512"));
+    }
+
+    #[test]
+    fn a_part_of_a_disk_stands_for_all_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let device = rustix::fs::stat(folder.path()).unwrap().st_dev;
+        let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let devices = folder.path().join("block");
+        let part = folder.path().join("sda/sda1");
+        fs::create_dir_all(&part).unwrap();
+        fs::create_dir(&devices).unwrap();
+        assert_eq!(disk_of(folder.path(), &devices), None, "no disk has this number");
+        std::os::unix::fs::symlink(&part, devices.join(&number)).unwrap();
+        assert_eq!(
+            disk_of(folder.path(), &devices),
+            Some((rustix::fs::major(device), rustix::fs::minor(device)))
+        );
+        fs::write(part.join("partition"), "1\n").unwrap();
+        fs::write(folder.path().join("sda/dev"), "8:32\n").unwrap();
+        assert_eq!(disk_of(folder.path(), &devices), Some((8, 32)));
+    }
 }

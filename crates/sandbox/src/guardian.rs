@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::begun::{Coming, Filled};
 use crate::ending::{Fate, Finding};
-use crate::launch::Tree as Processes;
+use crate::launch::{LONGEST, Tree as Processes, comes};
 use crate::plan::{Access, Mount, Plan, Source, is_below};
 use crate::profile::Hidden;
 use crate::sys::process::{Side, fork, leave};
@@ -258,6 +258,9 @@ impl Kept {
         rustix::io::write(&begins, if is_late { b"L" } else { b"B" }).map_err(failed)?;
         let mut ready = [0u8; 1];
         if is_late {
+            if !comes(self.hears.as_fd(), LONGEST).map_err(Unguarded::Start)? {
+                return Err(failed(rustix::io::Errno::TIMEDOUT));
+            }
             rustix::io::read(&self.hears, &mut ready).map_err(failed)?;
             if ready != *b"!" {
                 return Err(failed(rustix::io::Errno::PIPE));
@@ -269,9 +272,12 @@ impl Kept {
     /// What happened to covers; for when the sandbox is gone.
     #[must_use]
     pub fn end(mut self) -> Vec<Finding> {
-        let told = cover::read(&self.hears).unwrap_or_default();
-        // It has told everything and only closes what it watched.
-        self.process.leave();
+        let told = cover::read(&self.hears);
+        if told.is_ok() {
+            // It has told everything and only closes what it watched.
+            self.process.leave();
+        }
+        let told = told.unwrap_or_default();
         let lost = || Finding {
             path: PathBuf::new(),
             why: "hidden and protected files were not watched to the end: the process that watches was ended"

@@ -7,9 +7,11 @@
 //! and reaped before control comes back. Not here: what the inside does ([`crate::inside`]).
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -36,9 +38,22 @@ pub enum LaunchError {
     /// Limits that count all processes together are required and cannot be set.
     #[error("{}", crate::doctor::no_groups())]
     Groups,
+    /// The speed of the disk is to be limited, and cannot be.
+    #[error(
+        "the limit `io` cannot be held here: it needs the control group controller `io` (or `blkio`) and a worktree \
+         that lies on one disk; leave `io` out, or have an administrator delegate the controller"
+    )]
+    Speed,
     /// A step inside failed.
     #[error("{}", .0.told())]
     Inside(Refused),
+    /// It took too long.
+    #[error(
+        "the sandbox did not stand after {} seconds and was ended: a process of it was stopped, or the machine is overloaded; \
+         try again",
+        LONGEST.as_secs()
+    )]
+    Late,
     /// The line to the inside failed.
     #[error("the sandbox went away while it was being made: {0}")]
     Line(#[source] io::Error),
@@ -167,6 +182,9 @@ impl Held {
 pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
     let mut terminal = None;
     loop {
+        if !comes(line.as_fd(), LONGEST).map_err(LaunchError::Line)? {
+            return Err(LaunchError::Late);
+        }
         match line.hear().map_err(LaunchError::Line)? {
             Word::Terminal(fd) => terminal = Some(fd),
             Word::Ready => return Ok(terminal),
@@ -174,6 +192,27 @@ pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
             Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
                 return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));
             }
+        }
+    }
+}
+
+/// The longest wait for a step of a process of ours: it may be stopped by somebody.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
+
+/// Waits until there is something to read, or the other end is gone; false if that takes too long.
+pub(crate) fn comes(from: BorrowedFd<'_>, longest: Duration) -> io::Result<bool> {
+    within(from, PollFlags::IN, longest)
+}
+
+/// Waits until this can be done; false if that takes too long.
+pub(crate) fn within(on: BorrowedFd<'_>, what: PollFlags, longest: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + longest;
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()));
+        let left = left.map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        match poll(&mut [PollFd::from_borrowed_fd(on, what)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other? > 0),
         }
     }
 }
@@ -243,3 +282,19 @@ pub(crate) fn map(pid: Pid, user: (u32, u32), group: (u32, u32)) -> io::Result<(
 
 /// The descriptors of the three for the inside; none where it is the terminal.
 pub(crate) struct InsideEnds(pub(crate) [Option<OwnedFd>; 3]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_is_not_waited_for_for_ever() {
+        let (near, far) = Line::pair().unwrap();
+        assert!(!comes(near.as_fd(), Duration::from_millis(1)).unwrap());
+        assert!(within(near.as_fd(), PollFlags::OUT, Duration::ZERO).unwrap());
+        drop(far);
+        // An end is something to hear.
+        assert!(comes(near.as_fd(), LONGEST).unwrap());
+        assert!(matches!(ready(&near), Err(LaunchError::Line(_))));
+    }
+}

@@ -518,6 +518,20 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         let by = if held.plan.requires_groups { Enforcement::Enforced } else { by };
         wanted.insert(name.to_owned(), Limit { value, by });
     }
+    if let Some(io) = together.io {
+        // Without it nothing is started, so there is no `watched`.
+        let holds = is_member("blkio") && held.groups.holds("io");
+        let by = if holds { Enforcement::Enforced } else { Enforcement::Absent };
+        found.insert("io".to_owned(), Measured::read(Limit { value: io.bytes, by }));
+        wanted.insert("io".to_owned(), Limit { value: io.bytes, by: Enforcement::Enforced });
+    }
+    for (name, value) in
+        held.plan.added.iter().flat_map(|added| [("disk", added.bytes), ("inodes", added.inodes)])
+    {
+        let limit = Limit { value, by: Enforcement::Watched };
+        found.insert(name.to_owned(), Measured::applied(limit));
+        wanted.insert(name.to_owned(), limit);
+    }
     if let Some(wall) = held.plan.wall {
         let limit = Limit { value: wall.as_secs(), by: Enforcement::Watched };
         found.insert("wall_seconds".to_owned(), Measured::applied(limit));

@@ -144,6 +144,14 @@ pub(crate) struct ProcessLimit {
     pub(crate) most: u64,
 }
 
+/// What may be added on disk by all processes together, in places of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Added {
+    pub(crate) bytes: u64,
+    /// Files and directories.
+    pub(crate) inodes: u64,
+}
+
 /// Everything about one sandbox that is still to be made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -172,6 +180,8 @@ pub struct Plan {
     pub(crate) requires_groups: bool,
     /// How long it may run.
     pub(crate) wall: Option<std::time::Duration>,
+    /// What it may add on disk.
+    pub(crate) added: Option<Added>,
 }
 
 /// A part that can be left out on purpose.

@@ -10,7 +10,7 @@
 mod attacks;
 mod outer;
 mod outside;
-mod shape;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 

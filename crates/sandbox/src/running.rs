@@ -150,9 +150,8 @@ impl Held {
             }
             _ => None,
         };
-        let holds = |name: &str| groups.enforced.iter().any(|enforced| enforced.name == name);
-        let watch = Watch::new(plan.together.memory.filter(|_| !holds("memory")), plan.wall);
         line.go(number).map_err(|error| LaunchError::Line(error.into()))?;
+        let watch = Watch::new(&plan, &groups);
         Ok(Running {
             tree,
             groups,
@@ -216,10 +215,12 @@ impl Running {
             if gone_at.is_some_and(|at| now >= at + DRAIN) || (gone_at.is_some() && !self.is_draining()) {
                 break;
             }
-            if let (None, Some(over)) = (gone_at, self.watch.look(self.tree.pid)) {
+            if gone_at.is_none()
+                && let Some(over) = self.watch.look(self.tree.pid, &self.groups, self.frozen.is_some())
+            {
                 self.ended.get_or_insert(Ended::Over(over));
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
-                self.watch = Watch::new(None, None);
+                self.watch = Watch::default();
             }
             let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due()];
             let deadline = deadlines.into_iter().flatten().min();

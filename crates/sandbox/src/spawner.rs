@@ -5,11 +5,12 @@
 //! caller signs and records, and says [`Spawner::go`] -> [`Word::Ended`] comes when everything of it is gone.
 //!
 //! Invariants: it knows the verbs of [`message::Verb`] and no others; a message that is not understood changes
-//! nothing and is answered; every path of an order is found beneath one of the roots that it was started with,
+//! nothing and is answered; a shape is attacked once before it is used; every path of an order is found beneath one of the roots that it was started with,
 //! without following a link; when its caller goes, it goes, and every sandbox with it. Not here: who may launch
 //! what, what is recorded (the caller).
 
 mod message;
+mod proven;
 mod serve;
 
 use std::io;
@@ -32,6 +33,9 @@ pub struct Options {
     pub roots: Vec<PathBuf>,
     /// How many half-made sandboxes wait.
     pub pool: usize,
+    /// Where it is remembered which shapes held. The caller's program answers [`crate::probe::ARGUMENT`] by
+    /// [`crate::probe::answer`]; of one that does not, no shape holds.
+    pub state: PathBuf,
 }
 
 /// The near end of a spawner.

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use crate::begun::Begun;
 use crate::filter::Tracing;
 use crate::groups::Wanted;
-use crate::plan::{Access, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
+use crate::plan::{Access, Added, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
 use crate::profile::{Entry, Found};
 use crate::receipt::RunId;
 use crate::{files, homes, sys};
 
 /// The first of the users that nobody has: sandboxes made by root run as one of these.
-const FIRST_OWN_USER: u32 = 0x7000_0000;
+pub(crate) const FIRST_OWN_USER: u32 = 0x7000_0000;
 
 /// Why a sandbox cannot be made as it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +63,7 @@ pub struct Spec {
     wanted: Wanted,
     requires_groups: bool,
     wall: Option<std::time::Duration>,
+    added: Option<Added>,
     left_out: Vec<Part>,
     files: Vec<(PathBuf, Vec<u8>)>,
 }
@@ -85,6 +86,7 @@ impl Spec {
             wanted: Wanted::default(),
             requires_groups: false,
             wall: None,
+            added: None,
             left_out: Vec::new(),
             files: Vec::new(),
         }
@@ -115,6 +117,15 @@ impl Spec {
     #[must_use]
     pub fn home(mut self, host: PathBuf, at: PathBuf) -> Self {
         self.places.push(Place { host, at: at.clone(), access: Access::Write, within: None });
+        self.home = at;
+        self
+    }
+
+    /// The same, found beneath a directory without following a link.
+    #[must_use]
+    pub(crate) fn home_entry(mut self, entry: &Entry, at: PathBuf) -> Self {
+        let (host, within) = (entry.path.clone(), Some(entry.within.clone()));
+        self.places.push(Place { host, at: at.clone(), access: Access::Write, within });
         self.home = at;
         self
     }
@@ -167,6 +178,13 @@ impl Spec {
     #[must_use]
     pub fn wall(mut self, wall: Option<std::time::Duration>) -> Self {
         self.wall = wall;
+        self
+    }
+
+    /// The most that it may add on disk, in bytes and in files and directories.
+    #[must_use]
+    pub fn added(mut self, bytes: u64, inodes: u64) -> Self {
+        self.added = Some(Added { bytes, inodes });
         self
     }
 
@@ -273,7 +291,7 @@ impl Spec {
             }
         }
         if let Some(own) = self.places.iter().find(|place| place.at == self.home) {
-            let cleared = homes::clear(&own.host, &self.home, &mounts);
+            let cleared = homes::clear(&own.host, own.within.as_deref(), &self.home, &mounts);
             cleared.map_err(|error| Unenforceable::Path(own.host.clone(), error.into()))?;
         }
         let mounts = base.into_iter().chain(mounts).collect();
@@ -304,6 +322,7 @@ impl Spec {
             together: self.wanted,
             requires_groups: self.requires_groups,
             wall: self.wall,
+            added: self.added,
         })
     }
 

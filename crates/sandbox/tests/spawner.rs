@@ -8,7 +8,8 @@
     reason = "tests with a main function of their own"
 )]
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,21 +19,28 @@ use sandbox::spawner::{Answer, Options, Order, Spawner, Verb};
 use sandbox::{Ended, RunId};
 
 fn main() {
+    if std::env::args().nth(1).is_some_and(|word| word == sandbox::probe::ARGUMENT) {
+        return sandbox::probe::answer().unwrap();
+    }
     // `cargo test -- FILTER` and `--list` are for harnesses; this one has one list and runs it.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     if std::env::args().any(|word| word == "--list") {
         return;
     }
     type Test = (&'static str, fn());
-    let all: [Test; 8] = [
+    let all: [Test; 12] = [
         ("a_command_runs_and_its_end_is_told", a_command_runs_and_its_end_is_told),
         ("sbx_14_what_is_no_order_changes_nothing", sbx_14_what_is_no_order_changes_nothing),
         ("sbx_14_no_path_outside_the_roots_is_given", sbx_14_no_path_outside_the_roots_is_given),
         ("sbx_14_no_link_leads_out_of_a_root", sbx_14_no_link_leads_out_of_a_root),
         ("sbx_06_two_sandboxes_share_no_namespace", sbx_06_two_sandboxes_share_no_namespace),
         ("sbx_08_many_starts_and_kills_leave_nothing", sbx_08_many_starts_and_kills_leave_nothing),
+        ("sbx_08_ten_thousand_starts_leak_nothing", sbx_08_ten_thousand_starts_leak_nothing),
         ("a_frozen_sandbox_stands_still_and_goes_on", a_frozen_sandbox_stands_still_and_goes_on),
         ("sbx_08_when_the_caller_goes_everything_goes", sbx_08_when_the_caller_goes_everything_goes),
+        ("sbx_08_one_that_somebody_stopped_is_given_up", sbx_08_one_that_somebody_stopped_is_given_up),
+        ("sbx_12_a_shape_is_attacked_once", sbx_12_a_shape_is_attacked_once),
+        ("sbx_12_a_shape_that_does_not_hold_is_refused", sbx_12_a_shape_that_does_not_hold_is_refused),
     ];
     let mut ran = 0;
     for (name, test) in all {
@@ -53,13 +61,29 @@ struct Stage {
 
 impl Stage {
     fn new(pool: usize) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, place) = Self::folder();
+        Self::beneath(folder, place, pool)
+    }
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
         let place = folder.path().canonicalize().unwrap();
         for name in ["work", "home"] {
             std::fs::create_dir(place.join(name)).unwrap();
         }
-        let spawner = Spawner::start(Options { roots: vec![place], pool }).unwrap();
+        (folder, place)
+    }
+
+    /// The same with another root.
+    fn beneath(folder: tempfile::TempDir, root: PathBuf, pool: usize) -> Self {
+        let state = folder.path().canonicalize().unwrap().join("state");
+        let spawner = Spawner::start(Options { roots: vec![root], pool, state }).unwrap();
         Self { spawner, folder }
+    }
+
+    /// How many shapes held.
+    fn remembered(&self) -> usize {
+        std::fs::read_dir(self.path("state/selftest")).map_or(0, Iterator::count)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -111,6 +135,14 @@ impl Stage {
     }
 }
 
+/// A count, scaled by `PALISADE_SCALE`: a twentieth unless told.
+fn scaled(full: u32) -> u64 {
+    let scale: f64 = std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.05);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tries")]
+    let count = (f64::from(full) * scale) as u64;
+    count
+}
+
 fn text(from: OwnedFd) -> String {
     let mut text = String::new();
     std::fs::File::from(from).read_to_string(&mut text).unwrap();
@@ -135,9 +167,7 @@ fn a_command_runs_and_its_end_is_told() {
 fn sbx_14_what_is_no_order_changes_nothing() {
     let stage = Stage::new(1);
     let valid = serde_json::to_vec(&Verb::Launch(Box::new(stage.order(&["true"])))).unwrap();
-    let scale: f64 = std::env::var("PALISADE_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(0.05);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of tries")]
-    let tries = (1_000_000.0 * scale) as u64;
+    let tries = scaled(1_000_000);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
         state ^= state << 13;
@@ -186,6 +216,12 @@ fn sbx_14_no_link_leads_out_of_a_root() {
     stage.start(order).unwrap_err();
     let order = Order { read: vec![stage.path("work/link/ssl")], ..stage.order(&["true"]) };
     stage.start(order).unwrap_err();
+    // The home is a path like any other.
+    for path in ["work/link", "work/link/ssl", "work/../../../etc"] {
+        let home = (stage.path("").join(path), "/home/agent".into());
+        let order = Order { home, ..stage.order(&["true"]) };
+        assert!(stage.start(order).is_err(), "{path} is given as the home");
+    }
 }
 
 fn sbx_06_two_sandboxes_share_no_namespace() {
@@ -220,33 +256,49 @@ fn processes() -> usize {
         .count()
 }
 
-fn leftovers() -> usize {
-    let mut found = 0;
-    for controller in ["", "unified", "memory", "pids", "cpu"] {
-        let mut folders = vec![Path::new("/sys/fs/cgroup").join(controller)];
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    let own = format!("palisade-{}-", std::process::id());
-                    found += usize::from(entry.file_name().to_string_lossy().starts_with(&own));
-                    folders.push(entry.path());
-                }
+/// The control groups that sandboxes of a spawner are in now, by name.
+fn groups_of(spawner: u32) -> BTreeSet<String> {
+    let of = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let names = text.lines().filter_map(|line| line.rsplit('/').next());
+        names.filter(|name| name.starts_with("palisade-run_")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    children(spawner).into_iter().flat_map(of).collect()
+}
+
+/// How many directories there are of these groups.
+fn leftovers(names: &BTreeSet<String>) -> usize {
+    let (mut found, mut folders) = (0, vec![PathBuf::from("/sys/fs/cgroup")]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found += usize::from(names.contains(&*entry.file_name().to_string_lossy()));
+                folders.push(entry.path());
             }
         }
     }
     found
 }
 
+/// The one process that was started since.
+fn spawner_since(before: &[u32]) -> u32 {
+    children(std::process::id()).into_iter().find(|pid| !before.contains(pid)).unwrap()
+}
+
 /// SBX-08: children that detach themselves are gone too.
 fn sbx_08_many_starts_and_kills_leave_nothing() {
     let before = processes();
+    let own = children(std::process::id());
+    let mut groups = BTreeSet::new();
     {
         let stage = Stage::new(4);
+        let spawner = spawner_since(&own);
         let began = Instant::now();
         for n in 0..40 {
             let script = "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' &) ; sleep 1000";
             let command: &[&str] = if n % 2 == 0 { &["sh", "-c", script] } else { &["true"] };
             let (run, _out) = stage.start(stage.order(command)).unwrap();
+            groups.extend(groups_of(spawner));
             if n % 2 == 0 {
                 stage.spawner.say(&Verb::Kill { run: run.clone() }).unwrap();
                 assert_eq!(stage.ended(&run), Ended::Killed);
@@ -261,7 +313,67 @@ fn sbx_08_many_starts_and_kills_leave_nothing() {
         std::thread::yield_now();
     }
     assert!(processes() <= before + 3, "{} processes, {before} before", processes());
-    assert_eq!(leftovers(), 0, "control groups");
+    // Root has groups: the count counts something.
+    assert!(!groups.is_empty() || !rustix::process::geteuid().is_root());
+    assert_eq!(leftovers(&groups), 0, "control groups");
+}
+
+/// What a spawner has: descriptors, children, mounts, groups; and how many kibibytes of memory.
+fn possessions(spawner: u32, groups: &BTreeSet<String>) -> (BTreeMap<&'static str, usize>, usize) {
+    let entries = |path: String| std::fs::read_dir(path).unwrap().count();
+    let status = std::fs::read_to_string(format!("/proc/{spawner}/status")).unwrap();
+    let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let mounts = std::fs::read_to_string(format!("/proc/{spawner}/mountinfo")).unwrap();
+    let own = BTreeMap::from([
+        ("descriptors", entries(format!("/proc/{spawner}/fd"))),
+        ("children", children(spawner).len()),
+        ("mounts", mounts.lines().count()),
+        ("groups", leftovers(groups)),
+    ]);
+    (own, memory.trim().trim_end_matches(" kB").parse().unwrap())
+}
+
+/// SBX-08: what a spawner has after its ten-thousandth sandbox is what it had after its first hundred.
+fn sbx_08_ten_thousand_starts_leak_nothing() {
+    let before = children(std::process::id());
+    let stage = Stage::new(2);
+    let spawner = spawner_since(&before);
+    let groups = RefCell::new(BTreeSet::new());
+    let start = |count: u64| {
+        for _ in 0..count {
+            let (run, _out) = stage.start(stage.order(&["true"])).unwrap();
+            groups.borrow_mut().extend(groups_of(spawner));
+            assert_eq!(stage.ended(&run), Ended::Code(0));
+        }
+    };
+    let look = || {
+        groups.borrow_mut().extend(groups_of(spawner));
+        possessions(spawner, &groups.borrow())
+    };
+    // The most of everything that it has at any time: now and then one has to be reaped, or the pool to be filled.
+    let (mut first, mut memory) = (BTreeMap::new(), 0);
+    for _ in 0..100 {
+        start(1);
+        let (now, bytes) = look();
+        for (what, count) in now {
+            let most: &mut usize = first.entry(what).or_default();
+            *most = count.max(*most);
+        }
+        memory = bytes.max(memory);
+    }
+    assert!(first["children"] > 0 && first["descriptors"] > 0, "{first:?}");
+    start(scaled(10_000));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let is_more = |last: &BTreeMap<&str, usize>| last.iter().any(|(what, count)| *count > first[what]);
+    let (mut last, mut more) = look();
+    while is_more(&last) && Instant::now() < deadline {
+        std::thread::yield_now();
+        (last, more) = look();
+    }
+    assert!(!is_more(&last), "{first:?} became {last:?}");
+    assert!(more <= memory + 1024, "{memory} KiB of memory became {more}");
+    let work: Vec<_> = std::fs::read_dir(stage.path("work")).unwrap().collect();
+    assert!(work.is_empty(), "{work:?}");
 }
 
 fn a_frozen_sandbox_stands_still_and_goes_on() {
@@ -313,4 +425,84 @@ fn sbx_08_when_the_caller_goes_everything_goes() {
     drop(stage);
     // The pipe ends when the last process that holds it is gone.
     assert_eq!(text(out), "");
+}
+
+/// The children of a process.
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+fn state(pid: u32) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit(") ").next()?.chars().next()
+}
+
+/// SBX-08: the spawner waits for none for ever; what does not come to stand is ended, and the next order is served.
+fn sbx_08_one_that_somebody_stopped_is_given_up() {
+    let before = children(std::process::id());
+    let stage = Stage::new(1);
+    let spawner = children(std::process::id()).into_iter().find(|pid| !before.contains(pid)).unwrap();
+    // Now it knows whose files it makes sandboxes for, and keeps what it made ahead.
+    let (run, _out) = stage.start(stage.order(&["true"])).unwrap();
+    assert_eq!(stage.ended(&run), Ended::Code(0));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // Process 1 of another number space: the one in the pool, and not one that only lends its user namespace.
+    let numbers = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let is_begun = |pid: &u32| numbers(*pid).is_some_and(|found| Some(found) != numbers(spawner));
+    let waiting = loop {
+        match children(spawner).into_iter().find(is_begun) {
+            Some(one) => break one,
+            None => assert!(Instant::now() < deadline, "the pool stays empty"),
+        }
+        std::thread::yield_now();
+    };
+    let pid = rustix::process::Pid::from_raw(i32::try_from(waiting).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    while state(waiting) != Some('T') {
+        assert!(Instant::now() < deadline, "it is not stopped");
+        std::thread::yield_now();
+    }
+    let why = stage.start(stage.order(&["true"])).unwrap_err();
+    assert!(why.contains("did not stand after 10 seconds"), "{why}");
+    assert_eq!(state(waiting), None, "it is gone");
+    let (run, _out) = stage.start(stage.order(&["true"])).unwrap();
+    assert_eq!(stage.ended(&run), Ended::Code(0));
+}
+
+/// SBX-12: a new shape is attacked before it is used, one that held is not attacked again.
+fn sbx_12_a_shape_is_attacked_once() {
+    let stage = Stage::new(1);
+    let run = |order: Order| {
+        let (run, _out) = stage.start(order).unwrap();
+        assert_eq!(stage.ended(&run), Ended::Code(0));
+    };
+    assert_eq!(stage.remembered(), 0);
+    run(stage.order(&["true"]));
+    assert_eq!(stage.remembered(), 1);
+    // Known without its file: by the spawner itself. Paths and sizes are no part of a shape.
+    std::fs::remove_dir_all(stage.path("state")).unwrap();
+    std::fs::create_dir(stage.path("work/sub")).unwrap();
+    let sub = stage.path("work/sub");
+    run(Order { directory: sub.clone(), write: vec![sub], pids: 32, ..stage.order(&["true"]) });
+    assert_eq!(stage.remembered(), 0);
+    // Whether processes may be traced is.
+    run(Order { trace: true, ..stage.order(&["true"]) });
+    assert_eq!(stage.remembered(), 1);
+}
+
+/// SBX-12: what an attack gets out of is not used, and the next order is served.
+fn sbx_12_a_shape_that_does_not_hold_is_refused() {
+    let (folder, _) = Stage::folder();
+    let stage = Stage::beneath(folder, "/tmp".into(), 1);
+    for _ in 0..2 {
+        let ran = stage.path("work/it-ran");
+        let order = stage.order(&["touch", ran.to_str().unwrap()]);
+        let why = stage.start(Order { write: vec!["/tmp".into()], ..order }).unwrap_err();
+        assert!(why.contains("does not hold"), "{why}");
+        assert!(!ran.exists() && stage.remembered() == 0);
+    }
+    let (run, _out) = stage.start(stage.order(&["true"])).unwrap();
+    assert_eq!(stage.ended(&run), Ended::Code(0));
 }

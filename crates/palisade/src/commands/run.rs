@@ -19,7 +19,7 @@ use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft,
     refused_draft,
 };
-use sandbox::{Begun, Caller, Control, Ended, Held, LaunchError, Over, Permit, Spec, Standard};
+use sandbox::{Begun, Caller, Control, Ended, Held, LaunchError, Permit, Spec, Standard};
 use serde_json::json;
 
 use super::changes::Layered;
@@ -126,11 +126,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
     let duration = begun.elapsed();
     if let Ok(Ended::Over(over)) = &ended {
-        let (what, limit) = match over {
-            Over::Memory => ("more memory than it may have", "memory"),
-            Over::Wall => ("longer than it may", "wall"),
-        };
-        output::tell(&format!("ended: it took {what}; `--limit {limit}=…` gives more"));
+        output::tell(&over.told(&profile.limits));
     }
     let explained = explain::tell(observer, ended.as_ref().ok().copied(), json);
     let covers = kept.map(sandbox::Kept::end).unwrap_or_default();

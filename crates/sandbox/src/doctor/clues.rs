@@ -3,9 +3,12 @@
 //! Flow: [`Clues::read`] -> [`Clues::blame`] (pure). Invariant: every error gets a cause and something to do, the most
 //! exact one that the clues allow.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use crate::spec::FIRST_OWN_USER;
 
 /// A wall that can be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +63,22 @@ impl Wall {
             Self::Init => "process 1",
         }
     }
+
+    /// How the kernel spells this namespace in the names of its settings.
+    fn spelled(self) -> &'static str {
+        match self {
+            Self::Namespace("mount") => "mnt",
+            Self::Namespace("network") => "net",
+            Self::Namespace(name) => name,
+            _ => "user",
+        }
+    }
 }
+
+/// What `user.max_*_namespaces` there are.
+const COUNTED: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+/// How many namespaces of a kind are enough for most.
+const ENOUGH: u64 = 15_000;
 
 /// Which layer is missing, why, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,12 +96,14 @@ pub struct Remedy {
 pub struct Clues {
     /// Whether the caller is root.
     pub root: bool,
+    /// Whether this is a user namespace that lacks the users which sandboxes of root have.
+    pub lacks_users: bool,
     /// The kernel's release.
     pub kernel: String,
     /// `kernel.unprivileged_userns_clone`, where there is one.
     pub userns_clone: Option<u64>,
-    /// `user.max_user_namespaces`.
-    pub max_user_namespaces: Option<u64>,
+    /// `user.max_*_namespaces`, by what stands for the star.
+    pub most: BTreeMap<&'static str, u64>,
     /// `kernel.apparmor_restrict_unprivileged_userns`, where there is one.
     pub apparmor_userns: Option<u64>,
     /// `vm.memfd_noexec`, where there is one.
@@ -116,9 +136,13 @@ impl Clues {
         let profile = text("proc/self/attr/apparmor/current").or_else(|| text("proc/self/attr/current"));
         Self {
             root: rustix::process::geteuid().is_root(),
+            lacks_users: text("proc/self/uid_map").is_some_and(|map| !holds_users(&map)),
             kernel: text("proc/sys/kernel/osrelease").unwrap_or_default(),
             userns_clone: number("proc/sys/kernel/unprivileged_userns_clone"),
-            max_user_namespaces: number("proc/sys/user/max_user_namespaces"),
+            most: COUNTED
+                .into_iter()
+                .filter_map(|kind| Some((kind, number(&format!("proc/sys/user/max_{kind}_namespaces"))?)))
+                .collect(),
             apparmor_userns: number("proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             memfd_noexec: number("proc/sys/vm/memfd_noexec"),
             apparmor_profile: profile.filter(|text| !text.is_empty() && !text.starts_with("unconfined")),
@@ -146,6 +170,12 @@ impl Clues {
         let is_refusal = matches!(error, libc::EPERM | libc::EACCES);
         let said = said(error);
         match wall {
+            Wall::UserNamespaces | Wall::Owners if self.root && self.lacks_users && is_refusal => (
+                format!("this is root of a user namespace without the users that sandboxes of root have ({said})"),
+                "start palisade there as an ordinary user, or as root outside of it: a container that is not rootless, no \
+                 `unshare --map-root-user`"
+                    .into(),
+            ),
             Wall::UserNamespaces | Wall::Namespace(_) => self.namespaces(wall, error),
             Wall::Landlock => self.landlock(error),
             Wall::Processes if is_refusal && (self.container.is_some() || self.filtered) => (
@@ -193,12 +223,16 @@ impl Clues {
     fn namespaces(&self, wall: Wall, error: i32) -> (String, String) {
         let said = said(error);
         let refused = matches!(error, libc::EPERM | libc::EACCES);
-        if self.max_user_namespaces == Some(0) || error == libc::ENOSPC {
-            let now = self.max_user_namespaces.map_or_else(|| "used up".into(), |most| format!("{most}"));
-            return (
-                format!("`user.max_user_namespaces` is {now} ({said})"),
-                sysctl("user.max_user_namespaces", 15_000),
-            );
+        // Each other namespace comes with a user namespace.
+        let none = [Wall::UserNamespaces, wall].into_iter().find(|wall| self.most(*wall) == Some(0));
+        if let Some(wall) = none.or((error == libc::ENOSPC).then_some(wall)) {
+            let (key, most) = (format!("user.max_{}_namespaces", wall.spelled()), self.most(wall));
+            let cause = match most {
+                Some(0) => format!("`{key}` is 0 ({said})"),
+                Some(most) => format!("`{key}` is {most}, and so many are in use ({said})"),
+                None => format!("as many are in use as `{key}` allows ({said})"),
+            };
+            return (cause, sysctl(&key, most.unwrap_or(0).saturating_mul(2).max(ENOUGH)));
         }
         if self.userns_clone == Some(0) && !self.root && refused {
             let cause = format!("`kernel.unprivileged_userns_clone` is 0 ({said})");
@@ -215,6 +249,12 @@ impl Clues {
                 format!("kernel {} was built without {} ({said})", self.kernel, wall.layer()),
                 "use a kernel with CONFIG_NAMESPACES=y, CONFIG_USER_NS=y, CONFIG_PID_NS=y and CONFIG_NET_NS=y".into(),
             ),
+            libc::EAGAIN => (
+                format!("no further process can be made ({said})"),
+                "end some processes, or raise the limit that is reached: `ulimit -u`, `pids.max` of the control group, or \
+                 `kernel.pid_max`"
+                    .into(),
+            ),
             libc::EUSERS => (
                 "user namespaces are nested 32 deep already".into(),
                 "start palisade outside of the other sandboxes".into(),
@@ -224,6 +264,10 @@ impl Clues {
                 "start palisade outside of a chroot, and look for a denial with `sudo journalctl -k -n 50`".into(),
             ),
         }
+    }
+
+    fn most(&self, wall: Wall) -> Option<u64> {
+        self.most.get(wall.spelled()).copied()
     }
 
     fn landlock(&self, error: i32) -> (String, String) {
@@ -271,31 +315,34 @@ impl Clues {
     }
 
     fn is_restricted_by_apparmor(&self) -> bool {
-        !self.root && (self.apparmor_userns.is_some_and(|value| value > 0) || self.apparmor_profile.is_some())
+        // Our own profile lifts the restriction, so something else is in the way.
+        let is_ours =
+            self.apparmor_profile.as_deref().is_some_and(|profile| profile.starts_with("palisade ("));
+        let restricts = self.apparmor_userns.is_some_and(|value| value > 0);
+        !self.root && !is_ours && (restricts || self.confined_by().is_some())
+    }
+
+    /// The profile of this process, if it keeps it from anything.
+    fn confined_by(&self) -> Option<&str> {
+        self.apparmor_profile.as_deref().filter(|profile| !profile.ends_with("(unconfined)"))
     }
 
     fn apparmor(&self) -> (String, String) {
-        let cause = match (&self.apparmor_userns, &self.apparmor_profile) {
-            (Some(1..), _) => {
-                "`kernel.apparmor_restrict_unprivileged_userns` is 1 and no AppArmor profile lets palisade \
-                 use user namespaces"
-                    .to_owned()
-            }
-            (_, profile) => {
-                format!(
-                    "the AppArmor profile `{}` is on this process",
-                    profile.as_deref().unwrap_or_default()
-                )
-            }
-        };
-        let profile = format!(
-            "abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile palisade {} flags=(unconfined) {{ userns, }}\\n",
-            self.program.display()
-        );
-        let fix = format!(
-            "printf '{profile}' | sudo tee /etc/apparmor.d/palisade && sudo apparmor_parser -r /etc/apparmor.d/palisade"
-        );
-        (cause, fix)
+        match self.confined_by() {
+            // Whoever is confined stays so, whatever profile the program itself has.
+            Some(profile) => (
+                format!("the AppArmor profile `{profile}` is on this process"),
+                "start palisade outside of the program that this profile is for, or let an administrator add `userns,` \
+                 to the profile"
+                    .into(),
+            ),
+            None => (
+                "`kernel.apparmor_restrict_unprivileged_userns` is on and no AppArmor profile lets palisade use user \
+                 namespaces"
+                    .into(),
+                format!("sudo -H '{}' setup apparmor", self.program.display()),
+            ),
+        }
     }
 
     fn outer(&self) -> String {
@@ -316,6 +363,16 @@ impl Clues {
         };
         (format!("a seccomp filter of {} refuses it ({said})", self.outer()), fix.into())
     }
+}
+
+/// Whether a map of users has those that sandboxes of root have.
+fn holds_users(map: &str) -> bool {
+    let holds = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+        let (first, count) = (numbers.next().unwrap_or(0), numbers.nth(1).unwrap_or(0));
+        (first..first.saturating_add(count)).contains(&u64::from(FIRST_OWN_USER))
+    };
+    map.lines().any(holds)
 }
 
 fn said(error: i32) -> String {

@@ -149,7 +149,7 @@ fn directory(name: &'static str, path: &Path) -> Directory {
 }
 
 fn limits() -> Limits {
-    let wanted = Wanted { memory: Some(1 << 30), pids: Some(512), cpu: Some(1_000) };
+    let wanted = Wanted { memory: Some(1 << 30), pids: Some(512), cpu: Some(1_000), io: None };
     let mut groups =
         Groups::unified(&format!("palisade-doctor-{}", rustix::process::getpid().as_raw_pid()), wanted);
     groups.more(wanted);

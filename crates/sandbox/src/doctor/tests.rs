@@ -18,7 +18,7 @@ fn healthy() -> Facts {
     Facts {
         clues: Clues {
             kernel: "6.8.0-45-generic".into(),
-            max_user_namespaces: Some(15_000),
+            most: ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"].map(|kind| (kind, 15_000)).into(),
             modules: Some("lockdown,capability,landlock,yama,apparmor".into()),
             program: "/usr/bin/palisade".into(),
             ..Clues::default()
@@ -72,7 +72,7 @@ fn sbx_11_a_sysctl_that_forbids_user_namespaces_is_named() {
     fails(
         |facts| {
             facts.user_namespaces = Trial::Fails(libc::ENOSPC);
-            facts.clues.max_user_namespaces = Some(0);
+            facts.clues.most.insert("user", 0);
         },
         id,
         Severity::Required,
@@ -92,7 +92,48 @@ fn sbx_11_a_sysctl_that_forbids_user_namespaces_is_named() {
 }
 
 #[test]
-fn sbx_11_an_apparmor_restriction_is_named_with_the_profile_that_lifts_it() {
+fn sbx_11_too_many_namespaces_of_a_kind_are_named_by_their_own_sysctl() {
+    let kinds = [
+        ("mount", "mnt", "mount_namespace"),
+        ("pid", "pid", "pid_namespace"),
+        ("network", "net", "network_namespace"),
+        ("ipc", "ipc", "ipc_namespace"),
+        ("uts", "uts", "uts_namespace"),
+        ("cgroup", "cgroup", "cgroup_namespace"),
+    ];
+    for (name, kind, id) in kinds {
+        let exhausted = |facts: &mut Facts| {
+            let trial = facts.namespaces.iter_mut().find(|(found, _)| *found == name).unwrap();
+            trial.1 = Trial::Fails(libc::ENOSPC);
+        };
+        let cause = format!("`user.max_{kind}_namespaces` is 15000, and so many are in use");
+        fails(
+            exhausted,
+            id,
+            Severity::Required,
+            &cause,
+            &format!("sysctl -w user.max_{kind}_namespaces=30000"),
+        );
+        let none = |facts: &mut Facts| {
+            exhausted(facts);
+            facts.clues.most.insert(kind, 0);
+        };
+        let cause = format!("`user.max_{kind}_namespaces` is 0");
+        fails(none, id, Severity::Required, &cause, &format!("sysctl -w user.max_{kind}_namespaces=15000"));
+    }
+    let told = remedy(Step::Namespaces, "network", libc::ENOSPC);
+    assert!(told.fix.contains("sysctl -w user.max_net_namespaces="), "{told}");
+    let told = remedy(Step::Limits, "control group namespace", libc::ENOSPC);
+    assert!(told.fix.contains("sysctl -w user.max_cgroup_namespaces="), "{told}");
+    // Here user namespaces can be made, so of two kinds made together it is the other.
+    let told = no_namespaces(libc::ENOSPC);
+    assert!(told.fix.contains("sysctl -w user.max_pid_namespaces="), "{told}");
+    let told = no_namespaces(libc::EAGAIN);
+    assert!(told.cause.contains("no further process") && told.fix.contains("ulimit -u"), "{told}");
+}
+
+#[test]
+fn sbx_11_an_apparmor_restriction_is_named_with_the_command_that_lifts_it() {
     // Ubuntu 24.04 lets the namespace be made and refuses the mounts in it.
     fails(
         |facts| {
@@ -102,7 +143,7 @@ fn sbx_11_an_apparmor_restriction_is_named_with_the_profile_that_lifts_it() {
         "mounts",
         Severity::Required,
         "kernel.apparmor_restrict_unprivileged_userns",
-        "profile palisade /usr/bin/palisade flags=(unconfined)",
+        "sudo -H '/usr/bin/palisade' setup apparmor",
     );
     fails(
         |facts| {
@@ -112,8 +153,45 @@ fn sbx_11_an_apparmor_restriction_is_named_with_the_profile_that_lifts_it() {
         "user_namespaces",
         Severity::Required,
         "vscode (enforce)",
-        "apparmor_parser -r",
+        "outside of the program",
     );
+    // With our own profile on, it is something else.
+    fails(
+        |facts| {
+            facts.user_namespaces = Trial::Fails(libc::EPERM);
+            facts.clues.apparmor_userns = Some(1);
+            facts.clues.apparmor_profile = Some("palisade (unconfined)".into());
+        },
+        "user_namespaces",
+        Severity::Required,
+        "a security module objects",
+        "journalctl",
+    );
+}
+
+#[test]
+fn sbx_11_root_of_a_namespace_without_users_is_told_so() {
+    fails(
+        |facts| {
+            facts.owners = Some(Trial::Fails(libc::EPERM));
+            facts.clues.root = true;
+            facts.clues.lacks_users = true;
+        },
+        "idmapped_mounts",
+        Severity::Required,
+        "root of a user namespace",
+        "as an ordinary user",
+    );
+    let map = |text: &str| {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        std::fs::write(root.path().join("proc/self/uid_map"), text).unwrap();
+        Clues::below(root.path()).lacks_users
+    };
+    assert!(!map("         0          0 4294967295\n"));
+    assert!(map("         0       1000          1\n"));
+    assert!(map("0 1000 1\n1 100000 65536\n"));
+    assert!(!map("0 0 1000\n1879048192 1879048192 16777216\n"));
 }
 
 #[test]
@@ -250,6 +328,7 @@ fn sbx_11_clues_are_read_from_where_the_kernel_writes_them() {
     };
     put("proc/sys/kernel/unprivileged_userns_clone", "0\n");
     put("proc/sys/user/max_user_namespaces", "12\n");
+    put("proc/sys/user/max_net_namespaces", "7\n");
     put("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1\n");
     put("proc/sys/kernel/osrelease", "6.8.0\n");
     put("proc/self/status", "Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n");
@@ -257,10 +336,8 @@ fn sbx_11_clues_are_read_from_where_the_kernel_writes_them() {
     put("proc/1/cgroup", "0::/kubepods/burstable/pod1\n");
     put("sys/kernel/security/lsm", "yama,apparmor");
     let clues = Clues::below(root.path());
-    assert_eq!(
-        (clues.userns_clone, clues.max_user_namespaces, clues.apparmor_userns),
-        (Some(0), Some(12), Some(1))
-    );
+    assert_eq!((clues.userns_clone, clues.apparmor_userns), (Some(0), Some(1)));
+    assert_eq!(clues.most, [("user", 12), ("net", 7)].into());
     assert_eq!((clues.filtered, clues.container), (true, Some("kubernetes")));
     assert_eq!(clues.apparmor_profile.as_deref(), Some("docker-default (enforce)"));
     assert_eq!(clues.modules.as_deref(), Some("yama,apparmor"));

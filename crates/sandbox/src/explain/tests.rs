@@ -61,6 +61,7 @@ fn plan(owns: Option<(u32, u32)>) -> Plan {
         together: crate::groups::Wanted::default(),
         requires_groups: false,
         wall: None,
+        added: None,
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::process::{DumpableBehavior, Signal};
 use rustix::thread::ThreadNameSpaceType;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::Tree as Processes;
+use crate::launch::{LONGEST, Tree as Processes, comes};
 use crate::plan::{Access, Mount, Source};
 use crate::root::{beneath, nothing, put};
 use crate::sys::process::{Side, fork, leave};
@@ -76,10 +76,13 @@ pub(super) fn cover(init: BorrowedFd<'_>, places: &[(&Path, How)]) -> io::Result
     }
 }
 
-/// All that comes until the other end is closed.
+/// All that comes until the other end is closed; an error if nothing comes for too long.
 pub(super) fn read(from: &OwnedFd) -> io::Result<Vec<u8>> {
     let (mut all, mut bytes) = (Vec::new(), [0u8; 8192]);
     loop {
+        if !comes(from.as_fd(), LONGEST)? {
+            return Err(Errno::TIMEDOUT.into());
+        }
         match rustix::io::read(from, &mut bytes) {
             Ok(0) => return Ok(all),
             Ok(got) => all.extend_from_slice(bytes.get(..got).unwrap_or_default()),

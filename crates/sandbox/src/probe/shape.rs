@@ -43,7 +43,7 @@ pub(crate) fn name(plan: &Plan) -> io::Result<String> {
 }
 
 /// The shape itself, as bytes that only this program reads.
-fn shape(plan: &Plan) -> Vec<u8> {
+pub(crate) fn shape(plan: &Plan) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(4096);
     let mut places: BTreeSet<[u8; 6]> = BTreeSet::new();
     for mount in &plan.mounts {

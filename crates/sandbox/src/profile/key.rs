@@ -55,7 +55,9 @@ keys! {
     "limits.pids" ("a number", Both): "processes and threads";
     "limits.files" ("a number", Both): "open files of one process";
     "limits.file_size" ("bytes, `10m`", Both): "size of one file";
-    "limits.disk" ("bytes, `20g`", Both): "what may be written in all";
+    "limits.disk" ("bytes, `20g`", Both): "what a run may add on disk in all: in the worktree or its layer, the home inside and what else it may write to";
+    "limits.inodes" ("a number", Both): "files and directories that a run may add there";
+    "limits.io" ("bytes, `50m`, `none`", Both): "bytes read from, and as many written to, the worktree's disk in a second; where no control group can hold it, nothing is started";
     "limits.tmp" ("bytes, `64m`, `25% up to 8g`", Both): "size of `/tmp`; it counts as memory";
     "limits.wall" ("`30m`, `none`", Both): "how long a run may take";
 }

@@ -1,7 +1,7 @@
 //! Turns amounts as written (`2g`, `75%`, `1.5`, `30m`) into the limits of one sandbox on one machine.
 //!
-//! Invariant: a resolved limit is a number; `a.meet(b)` is the smaller of both, for each. Not here: how a
-//! limit is enforced (cgroup where the user has delegation, rlimits and a watchdog elsewhere).
+//! Invariant: a resolved limit is a number, or none where that is a choice; `a.meet(b)` is the smaller of both, for
+//! each. Not here: how a limit is enforced (cgroup where the user has delegation, rlimits and a watchdog elsewhere).
 
 use std::fmt;
 use std::time::Duration;
@@ -45,6 +45,11 @@ pub struct Limits {
     pub file_size: u64,
     /// What may be written to disk in all, in bytes.
     pub disk: u64,
+    /// Files and directories that may be made on disk in all.
+    pub inodes: u64,
+    /// Bytes that may be read from, and as many that may be written to, the worktree's disk in a second; `None` is
+    /// without end.
+    pub io: Option<u64>,
     /// Size of `/tmp`, in bytes.
     pub tmp: u64,
     /// How long it may run; `None` is without end.
@@ -55,10 +60,6 @@ impl Limits {
     /// The smaller of both, for each.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
-        let wall = match (self.wall, other.wall) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
         Self {
             memory: self.memory.min(other.memory),
             cpu: self.cpu.min(other.cpu),
@@ -66,8 +67,10 @@ impl Limits {
             files: self.files.min(other.files),
             file_size: self.file_size.min(other.file_size),
             disk: self.disk.min(other.disk),
+            inodes: self.inodes.min(other.inodes),
+            io: smaller(self.io, other.io),
             tmp: self.tmp.min(other.tmp),
-            wall,
+            wall: smaller(self.wall, other.wall),
         }
     }
 
@@ -81,6 +84,8 @@ impl Limits {
             files: self.files.max(other.files),
             file_size: self.file_size.max(other.file_size),
             disk: self.disk.max(other.disk),
+            inodes: self.inodes.max(other.inodes),
+            io: self.io.zip(other.io).map(|(a, b)| a.max(b)),
             tmp: self.tmp.max(other.tmp),
             wall: self.wall.zip(other.wall).map(|(a, b)| a.max(b)),
         }
@@ -92,6 +97,17 @@ impl Limits {
         self.meet(other) == *other
     }
 
+    /// One of them for people, by its name.
+    pub(crate) fn told(&self, name: &str) -> String {
+        match name {
+            "memory" => super::show::size(self.memory),
+            "disk" => super::show::size(self.disk),
+            "inodes" => self.inodes.to_string(),
+            "wall" => self.wall.map_or("none".to_owned(), |wall| format!("{}s", wall.as_secs())),
+            _ => String::new(),
+        }
+    }
+
     /// The least of everything: what a profile starts from that has not said anything yet.
     pub(super) const LEAST: Self = Self {
         memory: 16 * MIB,
@@ -100,9 +116,20 @@ impl Limits {
         files: 16,
         file_size: 0,
         disk: 0,
+        inodes: 1,
+        // Few machines can hold this one, and what cannot be held is refused: it is there when somebody says so.
+        io: None,
         tmp: 64 * KIB,
         wall: Some(Duration::from_secs(1)),
     };
+}
+
+/// The smaller of both, where nothing is without end.
+fn smaller<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
 }
 
 /// An amount of bytes as written.
@@ -205,6 +232,16 @@ impl fmt::Display for Cpu {
     }
 }
 
+/// Bytes in a second.
+fn speed(text: &str) -> Result<Option<u64>, BadText> {
+    if text == "none" {
+        return Ok(None);
+    }
+    let speed = bytes(text).filter(|bytes| *bytes >= 64 * KIB);
+    let expected = || BadText::expected("at least `64k` bytes a second such as `50m`, or `none`", text);
+    speed.map(Some).ok_or_else(expected)
+}
+
 fn wall(text: &str) -> Result<Option<Duration>, BadText> {
     if text == "none" {
         return Ok(None);
@@ -228,6 +265,8 @@ pub(super) struct Asked {
     files: Option<u64>,
     file_size: Option<u64>,
     disk: Option<u64>,
+    inodes: Option<u64>,
+    io: Option<Option<u64>>,
     tmp: Option<Size>,
     wall: Option<Option<Duration>>,
 }
@@ -247,6 +286,8 @@ impl Asked {
             "files" => self.files = count(1_048_576, 16)?,
             "file_size" => self.file_size = Some(space(text)?),
             "disk" => self.disk = Some(space(text)?),
+            "inodes" => self.inodes = count(1_000_000_000, 1)?,
+            "io" => self.io = Some(speed(text)?),
             "tmp" => self.tmp = Some(Size::parse(text, 64 * KIB)?),
             "wall" => self.wall = Some(wall(text)?),
             _ => return Ok(false),
@@ -264,6 +305,8 @@ impl Asked {
             files: self.files.unwrap_or(or.files),
             file_size: self.file_size.unwrap_or(or.file_size),
             disk: self.disk.unwrap_or(or.disk),
+            inodes: self.inodes.unwrap_or(or.inodes),
+            io: self.io.unwrap_or(or.io),
             tmp: size(self.tmp, or.tmp),
             wall: self.wall.unwrap_or(or.wall),
         }

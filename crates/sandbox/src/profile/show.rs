@@ -38,6 +38,8 @@ impl Profile {
         line(&mut out, "files", limits.files);
         bytes(&mut out, "file_size", limits.file_size);
         bytes(&mut out, "disk", limits.disk);
+        line(&mut out, "inodes", limits.inodes);
+        line(&mut out, "io", quoted(&limits.io.map_or("none".to_owned(), size)));
         bytes(&mut out, "tmp", limits.tmp);
         let wall = limits.wall.map_or("none".to_owned(), |wall| format!("{}s", wall.as_secs()));
         line(&mut out, "wall", quoted(&wall));
@@ -71,6 +73,8 @@ impl Profile {
             ("files", limits.files),
             ("file_size", limits.file_size),
             ("disk", limits.disk),
+            ("inodes", limits.inodes),
+            ("io", limits.io.unwrap_or(u64::MAX)),
             ("tmp", limits.tmp),
         ] {
             line(&mut shape, key, amount);
@@ -112,7 +116,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Bytes in the largest unit that holds them exactly.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     let units = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
     let fits = units.iter().find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift);
     fits.map_or_else(|| bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))

@@ -11,6 +11,7 @@ use rustix::process::{Resource, Signal};
 
 use super::Options;
 use super::message::{self, Account, Answer, Order, Verb};
+use super::proven::{Proven, Unproven};
 use crate::begun::{Begun, Filled};
 use crate::groups::{self, Groups, Wanted};
 use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
@@ -35,6 +36,7 @@ struct Run {
 
 struct Server {
     options: Options,
+    proven: Proven,
     init: OwnedFd,
     pool: Vec<Begun>,
     made: u64,
@@ -69,6 +71,8 @@ enum NotMade {
     Spec(#[from] Unenforceable),
     #[error(transparent)]
     Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Shape(#[from] Unproven),
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -84,6 +88,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     groups::sweep();
     let init = sealed_init()?;
     let mut server = Server {
+        proven: Proven::new(&options.state),
         options,
         init,
         pool: Vec::new(),
@@ -270,6 +275,7 @@ impl Server {
         }
         let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
         let plan = spec.plan_for(run.clone(), &waiting)?;
+        self.proven.ensure(&plan)?;
         let kinds = [Kind::Passed; 3];
         let ends = standard.each_ref().map(|fd| fd.try_clone().map(Some));
         let [input, output, error] = ends;
@@ -309,10 +315,12 @@ impl Server {
             .limit(Limited::FileSize, order.file_size)
             .limit(Limited::Processes, order.pids)
             .limit(Limited::Core, 0)
-            .together(Wanted { memory: order.memory, pids: Some(order.pids), cpu: order.cpu }, false);
+            .together(
+                Wanted { memory: order.memory, pids: Some(order.pids), cpu: order.cpu, io: None },
+                false,
+            );
         let (home, at) = order.home;
-        within(&home)?;
-        spec = spec.home(home, at);
+        spec = spec.home_entry(&within(&home)?, at);
         for path in &order.read {
             spec = spec.entry(&within(path)?, Access::Read);
         }

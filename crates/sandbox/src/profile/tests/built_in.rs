@@ -13,6 +13,8 @@ fn sbx_07_strict_has_the_numbers_of_the_specification() {
         files: 1_024,
         file_size: 10 * mib,
         disk: 2 * GIB,
+        inodes: 100_000,
+        io: None,
         tmp: 64 * mib,
         wall: None,
     };
@@ -28,6 +30,7 @@ fn dev_fits_real_builds() {
     assert_eq!((profile.limits.pids, profile.limits.files), (4_096, 65_536));
     assert_eq!(profile.limits.file_size, profile.limits.disk, "one file may take the whole quota");
     assert_eq!((profile.limits.cpu, profile.limits.disk), (Cpu::All, 20 * GIB));
+    assert_eq!((profile.limits.inodes, profile.limits.io), (2_000_000, None));
     assert_eq!(profile.limits.tmp, (16 * GIB / 100 * 25) & !4_095);
     assert!(profile.toolchains && profile.trace && profile.worktree == Worktree::Write);
     assert_eq!(profile.require, Layer::ALWAYS.into_iter().collect());

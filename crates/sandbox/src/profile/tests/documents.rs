@@ -53,6 +53,8 @@ fn sbx_13_what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nmemory = -1\n", "`limits.memory`: expected bytes"),
         ("[limits]\nmemory = \"99999999999999999999g\"\n", "`limits.memory`: expected bytes"),
         ("[limits]\ndisk = \"10%\"\n", "`limits.disk`: expected bytes"),
+        ("[limits]\ninodes = 0\n", "`limits.inodes`: expected a number from 1"),
+        ("[limits]\nio = \"1k\"\n", "`limits.io`: expected at least `64k` bytes a second"),
         ("[limits]\ncpu = 0\n", "`limits.cpu`: expected processors"),
         ("[limits]\ncpu = nan\n", "`limits.cpu`: expected processors"),
         ("[limits]\npids = 0\n", "`limits.pids`: expected a number from 1"),
@@ -129,6 +131,8 @@ fn amounts_mean_what_they_say() {
     assert_eq!(limits("cpu = 8").cpu, Cpu::All, "as many as there are");
     assert_eq!(limits("wall = \"30m\"").wall, Some(std::time::Duration::from_secs(1_800)));
     assert_eq!(limits("wall = \"none\"").wall, None);
+    assert_eq!(limits("inodes = 5").inodes, 5);
+    assert_eq!((limits("io = \"50m\"").io, limits("io = \"none\"").io), (Some(50 << 20), None));
 }
 
 #[test]

@@ -120,6 +120,7 @@ fn limits(section: &'static str) -> impl Strategy<Value = String> {
     let space = prop_oneof![Just("0"), Just("\"1g\""), Just("\"900t\"")];
     let cpu = prop_oneof![Just("0.1"), Just("3"), Just("\"all\""), Just("4000")];
     let count = prop_oneof![Just("16"), Just("5000"), Just("1_000_000")];
+    let speed = prop_oneof![Just("\"64k\""), Just("\"1g\""), Just("\"none\"")];
     let wall = prop_oneof![Just("\"1s\""), Just("\"300d\""), Just("\"none\"")];
     (
         line("memory", amount.clone().prop_map(str::to_owned)),
@@ -128,10 +129,12 @@ fn limits(section: &'static str) -> impl Strategy<Value = String> {
         line("file_size", space.prop_map(str::to_owned)),
         line("cpu", cpu.prop_map(str::to_owned)),
         line("pids", count.clone().prop_map(str::to_owned)),
-        line("files", count.prop_map(str::to_owned)),
+        line("files", count.clone().prop_map(str::to_owned)),
+        line("inodes", count.prop_map(str::to_owned)),
+        line("io", speed.prop_map(str::to_owned)),
         line("wall", wall.prop_map(str::to_owned)),
     )
-        .prop_map(move |(a, b, c, d, e, f, g, h)| format!("{section}\n{a}{b}{c}{d}{e}{f}{g}{h}"))
+        .prop_map(move |(a, b, c, d, e, f, g, h, i, j)| format!("{section}\n{a}{b}{c}{d}{e}{f}{g}{h}{i}{j}"))
 }
 
 const READ: &[&str] = &[

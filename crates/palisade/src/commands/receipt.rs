@@ -1,10 +1,10 @@
 //! `palisade receipt`: what really held in a run, and whether the receipt is still what was signed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ed25519_dalek::VerifyingKey;
 use ledger::verify::{Trust, Verdict, verify};
-use sandbox::receipt::{RunId, Sealed, check_in_ledger, show};
+use sandbox::receipt::{Receipt, RunId, Sealed, check_in_ledger, show};
 use serde_json::json;
 
 use super::record::OwnRecord;
@@ -23,8 +23,8 @@ pub(super) fn run(config: Option<&Path>, command: ReceiptCommand) -> Result<Show
         record.ok_or_else(|| Failure::NotFound("nothing was run here yet; see `palisade run`".into()))?;
     match command {
         ReceiptCommand::Show { of } => {
-            let sealed = sealed(&record, &home, &of)?;
-            let receipt = sealed.verify(&trusted(&record, &of)?).map_err(|error| bad(&error))?;
+            let (sealed, place) = sealed(&record, &home, &of)?;
+            let receipt = verified(&record, &of, &sealed, &place)?;
             Ok(Shown::new(receipt, show(receipt)))
         }
         ReceiptCommand::Verify { of } => check(&record, &home, &of),
@@ -50,7 +50,23 @@ fn trusted(record: &OwnRecord, of: &ReceiptOf) -> Result<VerifyingKey, Failure> 
     })
 }
 
-fn sealed(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Sealed, Failure> {
+/// What a receipt says, if it is signed and, where it is kept under the name of a run, that run's own.
+fn verified<'a>(
+    record: &OwnRecord,
+    of: &ReceiptOf,
+    sealed: &'a Sealed,
+    place: &Path,
+) -> Result<&'a Receipt, Failure> {
+    let receipt = sealed.verify(&trusted(record, of)?).map_err(|error| bad(&error))?;
+    if of.file.is_none() && *place != record.receipt(&receipt.run) {
+        let (place, run) = (place.display(), &receipt.run);
+        return Err(bad(&format!("at `{place}` is the receipt of another run, `{run}`")));
+    }
+    Ok(receipt)
+}
+
+/// A receipt that was not checked yet, and where it was.
+fn sealed(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<(Sealed, PathBuf), Failure> {
     let path = match (&of.file, &of.run) {
         (Some(file), _) => file.clone(),
         (None, Some(run)) => {
@@ -66,11 +82,12 @@ fn sealed(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Sealed, Fai
     if u64::try_from(text.len()).unwrap_or(u64::MAX) >= MOST_BYTES {
         return Err(Failure::NotFound(format!("`{}` is too long for a receipt", path.display())));
     }
-    Sealed::from_text(&String::from_utf8_lossy(&text)).map_err(|error| bad(&error))
+    let sealed = Sealed::from_text(&String::from_utf8_lossy(&text)).map_err(|error| bad(&error))?;
+    Ok((sealed, path))
 }
 
 /// The receipt of the last run.
-fn latest(home: &Home) -> Result<std::path::PathBuf, Failure> {
+fn latest(home: &Home) -> Result<PathBuf, Failure> {
     let folder = home.state.join("receipts");
     let entries = std::fs::read_dir(&folder).map_err(Failure::file(&folder))?;
     let newest =
@@ -81,8 +98,8 @@ fn latest(home: &Home) -> Result<std::path::PathBuf, Failure> {
 
 /// The signature, the entry that names it, and the ledger that holds the entry.
 fn check(record: &OwnRecord, home: &Home, of: &ReceiptOf) -> Result<Shown, Failure> {
-    let sealed = sealed(record, home, of)?;
-    let receipt = sealed.verify(&trusted(record, of)?).map_err(|error| bad(&error))?;
+    let (sealed, place) = sealed(record, home, of)?;
+    let receipt = verified(record, of, &sealed, &place)?;
     let run = receipt.run.clone();
     if of.key.is_some() {
         let text =

@@ -34,6 +34,7 @@ mod ledger_bundle;
 mod ledger_full;
 mod ledger_search;
 mod ledger_secrets;
+mod setup;
 mod skeleton;
 mod surfaces;
 mod surfaces_unknown;

@@ -74,6 +74,7 @@ const SHIPPED: &str = "prints what is shipped with the program";
 const COMMANDS: &[(&str, Line)] = &[
     ("run", AsksNobody(OWN)),
     ("doctor", AsksNobody(OWN)),
+    ("setup apparmor", AsksNobody("changes the machine as root, on root's own record, without a daemon")),
     ("shell", AsksNobody(OWN)),
     ("ps", AsksNobody(OWN)),
     ("stop", AsksNobody(OWN)),

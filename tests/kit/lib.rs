@@ -17,7 +17,7 @@ mod programs;
 pub use host::{Host, HostBuilder};
 pub use people::Person;
 pub use postgres::database;
-pub use programs::{fed, master_key, program, scale};
+pub use programs::{cannot_run, fed, master_key, program, scale};
 
 /// The password of everyone here.
 pub const PASSWORD: &str = "correct horse battery";

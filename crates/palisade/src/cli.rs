@@ -13,7 +13,8 @@ mod sandbox;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
 pub(crate) use sandbox::{
-    Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RunArgs, RunOnly, ShellArgs,
+    ApparmorArgs, Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RunArgs, RunOnly,
+    SetupCommand, ShellArgs,
 };
 
 /// Runs AI agents inside a boundary that can be proved.
@@ -56,6 +57,9 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0 sandboxes can be made; 1 something required is missing, or an attack got through.
     Doctor(DoctorArgs),
+    /// What an administrator does once for a machine
+    #[command(subcommand)]
+    Setup(SetupCommand),
     /// Open a shell in a sandbox of its own, or in one that is at work
     Shell(ShellArgs),
     /// Show what is running
@@ -458,7 +462,7 @@ impl Cli {
         let first = words.next().map(kebab).unwrap_or_default();
         let nested = [
             "receipt", "profile", "account", "user", "key", "pass", "repo", "worktree", "policy", "ledger",
-            "config", "backup",
+            "config", "backup", "setup",
         ];
         let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),

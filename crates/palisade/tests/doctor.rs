@@ -220,15 +220,37 @@ fn sbx_11_doctor_under_an_outer_filter_names_it() {
 
 #[test]
 fn sbx_11_doctor_in_a_namespace_without_more_of_them_names_the_sysctl() {
-    let place = Place::new();
-    let script = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" --json doctor";
-    let mut command = Command::new("unshare");
-    command.args(["-Ur", "sh", "-c", script]).arg(&place.program);
-    let Ok(output) = place.dress(&mut command).output() else { return };
-    let found = check(&json(&output), "user_namespaces");
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(found["cause"].as_str().unwrap().contains("`user.max_user_namespaces` is 0"), "{found}");
-    assert!(found["fix"].as_str().unwrap().contains("sysctl -w user.max_user_namespaces="), "{found}");
+    let place = Place::of_user().unwrap_or_else(Place::new);
+    let kinds = [
+        ("user", "user_namespaces"),
+        ("mnt", "mount_namespace"),
+        ("pid", "pid_namespace"),
+        ("net", "network_namespace"),
+        ("ipc", "ipc_namespace"),
+        ("uts", "uts_namespace"),
+        ("cgroup", "cgroup_namespace"),
+    ];
+    for (kind, id) in kinds {
+        let within = |words: &str| {
+            let script = format!("echo 0 > /proc/sys/user/max_{kind}_namespaces && exec \"$0\" {words}");
+            let mut command = Command::new("unshare");
+            command
+                .args(["--user", "--map-current-user", "--keep-caps", "sh", "-c", &script])
+                .arg(&place.program);
+            place.dress(&mut command).output().unwrap()
+        };
+        let output = within("--json doctor");
+        let found = check(&json(&output), id);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let key = format!("user.max_{kind}_namespaces");
+        assert!(found["cause"].as_str().unwrap().contains(&format!("`{key}` is 0")), "{found}");
+        assert!(found["fix"].as_str().unwrap().contains(&format!("sysctl -w {key}=")), "{found}");
+        // What a run says about it, too.
+        let output = within("run -- true");
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{kind}: {output:?}");
+        assert!(said.contains(&format!("sysctl -w {key}=")), "{kind}: {said}");
+    }
 }
 
 #[test]

@@ -156,3 +156,25 @@ pub(crate) enum ProfileCommand {
         withdraw: bool,
     },
 }
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetupCommand {
+    /// Let this program use user namespaces where AppArmor keeps programs from them, as on Ubuntu
+    ///
+    /// Writes /etc/apparmor.d/palisade for this very program, which only root may be able to change, and loads it.
+    Apparmor(ApparmorArgs),
+}
+
+/// What to do about the profile.
+#[derive(Debug, Args)]
+pub(crate) struct ApparmorArgs {
+    /// Show the profile and change nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+    /// Take the profile back
+    #[arg(long, conflicts_with = "print")]
+    pub(crate) remove: bool,
+    /// The directory that is taken for the whole machine
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(crate) root: PathBuf,
+}

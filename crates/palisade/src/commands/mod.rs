@@ -18,6 +18,7 @@ mod record;
 mod repo;
 mod resolve;
 pub(crate) mod run;
+mod setup;
 mod template;
 mod user;
 mod worktree;
@@ -43,6 +44,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
         Command::Doctor(args) => doctor::run(config.as_deref(), &args),
+        Command::Setup(command) => setup::run(config.as_deref(), &command),
         Command::Receipt(command) => receipt::run(config.as_deref(), command),
         Command::Profile(command) => profile::run(config.as_deref(), command),
         Command::Diff { words, stat } => changes::diff(session.config.as_deref(), &words, stat),

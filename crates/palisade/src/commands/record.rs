@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,7 +26,19 @@ pub(crate) struct OwnRecord {
 
 impl OwnRecord {
     /// Takes it, or makes it at the first run.
+    ///
+    /// `sudo` can leave the home of whoever called: files of root there would lock that person out.
     pub(crate) fn open(state: &Path) -> Result<Self, Failure> {
+        let there = || state.ancestors().find_map(|path| std::fs::metadata(path).ok());
+        if rustix::process::geteuid().is_root() && there().is_some_and(|found| found.uid() != 0) {
+            let state = state.display();
+            let text = format!("the state directory `{state}` is not root's; try again with `sudo -H`");
+            return Err(Failure::Program(text));
+        }
+        Self::opened(state)
+    }
+
+    fn opened(state: &Path) -> Result<Self, Failure> {
         directory(state)?;
         let path = state.join("ledger.key");
         let secret = match read(&path) {
@@ -40,7 +52,7 @@ impl OwnRecord {
 
     /// The record as it is; none if nothing was ever run.
     pub(crate) fn existing(state: &Path) -> Result<Option<Self>, Failure> {
-        if state.join("ledger.key").exists() { Self::open(state).map(Some) } else { Ok(None) }
+        if state.join("ledger.key").exists() { Self::opened(state).map(Some) } else { Ok(None) }
     }
 
     /// The key of receipts.

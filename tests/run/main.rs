@@ -4,6 +4,7 @@
 
 mod commits;
 mod hostile;
+mod limits;
 mod planted;
 mod room;
 mod worktrees;

@@ -57,7 +57,8 @@ fn a_subdirectory_is_in_the_repository_around_it() {
 #[test]
 fn a_repository_of_somebody_else_around_it_does_not_count() {
     if !rustix::process::geteuid().is_root() {
-        return; // it takes two people
+        tests::cannot_run("it takes two people, and only root can be both");
+        return;
     }
     for who in everyone() {
         let room = Room::empty(who);

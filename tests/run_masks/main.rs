@@ -5,4 +5,5 @@
 mod protected;
 mod scene;
 mod secrets;
+mod stopped;
 mod stubs;

@@ -85,5 +85,12 @@ both! {
         let run = with_variables(stage.palisade(&[], &["sh", "-c", script]));
         let report = finish(run).report();
         assert!(report.through().is_empty(), "{report:?}");
+        // The control: on the host the same user has the variables, and sockets are found.
+        let service = std::os::unix::net::UnixListener::bind(stage.at("outside/agent")).unwrap();
+        let mut host = with_variables(stage.command("sh"));
+        let looks = script.split_once("env |").unwrap().1.replace("find /", &format!("find {}", stage.path("outside")));
+        host.args(["-c", &format!("env |{looks}")]);
+        assert_eq!(finish(host).report().through(), ["socket", "variable"]);
+        drop(service);
     }
 }

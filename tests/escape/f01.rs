@@ -109,5 +109,6 @@ both! {
                       (: > /etc/passwd) && echo '/etc/passwd: ok'; (: >> /usr/bin/env) && echo '/usr/bin/env: ok'; echo 'end: of it'";
         let report = stage.run(&["sh", "-c", script]).report();
         assert!(report.through().is_empty(), "{report:?}");
+        // The control is case d: the same on a place that may be harmed. On the system itself it would harm the host.
     }
 }

@@ -51,6 +51,11 @@ both! {
         let output = stage.run(&["true"]).assert_code(125);
 
         assert!(!output.stderr.contains(CANARY), "{output:?}");
+        // The control: the same file in its place is read.
+        std::fs::remove_file(stage.at("work/.palisade/profile.toml")).unwrap();
+        stage.file("work/.palisade/profile.toml", format!("name = \"{CANARY}\"\n"));
+        let output = stage.run(&["true"]).assert_code(125);
+        assert!(output.stderr.contains("profile.toml:1"), "{output:?}");
     }
 
     fn adv_f02_c_the_launcher_guards_no_name_behind_a_link(stage) {
@@ -63,6 +68,11 @@ both! {
 
         assert_ne!(output.code, 0, "{output:?}");
         before.assert_same(&stage.at("outside"));
+        // The control: in a folder of the worktree's own the name is made, and held.
+        std::fs::remove_file(stage.at("work/link")).unwrap();
+        stage.folder("work/link", 0o755);
+        let output = stage.run(&["sh", "-c", "test -d link/planted && ! touch link/planted/x"]);
+        assert_eq!(output.code, 0, "{output:?}");
     }
 
     fn adv_f02_d_hidden_names_are_not_looked_for_behind_links(stage) {
@@ -76,5 +86,9 @@ both! {
 
         assert!(!output.stdout.contains(CANARY));
         before.assert_same(&stage.at("outside"));
+        // The control: the same links on the host.
+        let mut host = stage.command("cat");
+        host.args([".env", "tree/.env", "loop/.env"]);
+        assert_eq!(crate::kit::finish(host).assert_code(0).stdout.matches(CANARY).count(), 3);
     }
 }

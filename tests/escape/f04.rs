@@ -90,6 +90,11 @@ both! {
         for name in names {
             assert!(fs::symlink_metadata(stage.at("work").join(name)).is_err(), "{name} is on the host after the run");
         }
+        // The control: the same script on the host.
+        let mut host = stage.command("sh");
+        host.args(["-c", &script]);
+        let through = crate::kit::finish(host).report().through().len();
+        assert!(through > 20, "{through}");
     }
 
     fn adv_f04_c_what_two_runs_plant_together_does_not_stay(stage) {
@@ -97,11 +102,16 @@ both! {
         for name in [".claude/settings.json", ".envrc"] {
             assert!(!stage.at("work").join(name).is_file(), "{name} is on the host after both runs");
         }
+        // The control is the next case's.
     }
 
     fn adv_f04_e_the_end_of_one_run_leaves_another_guarded(stage) {
         let inside = during_another_runs_end(stage);
         assert!(!inside.contains("evil"), "planted, and live on the host until the end of the second run: {inside}");
+        // The control: on the host what is planted is there.
+        let mut host = stage.command("sh");
+        host.args(["-c", "mkdir .claude; echo evil > .claude/settings.json; cat .claude/settings.json"]);
+        assert_eq!(crate::kit::finish(host).stdout, "evil\n");
     }
 
     fn adv_f04_d_an_overlay_keeps_them_from_the_host_too(stage) {
@@ -111,5 +121,6 @@ both! {
         for name in PLANTED {
             assert!(fs::symlink_metadata(stage.at("work").join(name.split('/').next().unwrap())).is_err(), "{name}");
         }
+        // The control is case a's: the same script on the host.
     }
 }

@@ -88,6 +88,9 @@ both! {
         assert_eq!(report.of("neighbour"), "ok");
         before.assert_same(&stage.at("work/tools/run.sh"));
         assert!(!stage.at("work/ci").exists(), "stubs are left behind");
+        // The control: without the rule it is an ordinary folder.
+        fs::remove_file(stage.at("work/.palisade/profile.toml")).unwrap();
+        assert_eq!(stage.run(&["sh", "-c", script]).report().of("move parent"), "ok");
     }
 
     fn adv_f05_c_other_spellings_do_not_reach_what_is_protected(stage) {
@@ -108,6 +111,11 @@ both! {
         for name in [".CLAUDE", ".Mcp.json", ".Vscode"] {
             assert!(!stage.at("work").join(name).exists(), "{name} stayed");
         }
+        // The control: on the host the last spellings reach it, and the others stay.
+        let mut host = stage.command("sh");
+        host.args(["-c", script]);
+        assert!(crate::kit::finish(host).stdout.contains("evil"));
+        assert!(stage.at("work/.CLAUDE/settings.json").exists());
     }
 
     fn adv_f05_e_moving_what_is_above_the_worktree_does_not_outlive_the_run(stage) {
@@ -125,6 +133,11 @@ both! {
 
         assert!(worktree.join("made").exists());
         assert!(stage.at("home/src").is_dir() && !stage.at("home/aside").exists());
+        // The control: on the host it is moved.
+        let mut host = stage.command("sh");
+        host.args(["-c", "cd; mv src aside"]);
+        crate::kit::finish(host).assert_code(0);
+        assert!(!worktree.exists());
     }
 
     fn adv_f05_d_what_replaces_a_protected_link_does_not_stay(stage) {
@@ -137,5 +150,10 @@ both! {
         stage.run(&["sh", "-c", script]).assert_code(0);
 
         assert!(!stage.at("work/.claude/settings.json").exists(), "the planted folder stayed");
+        // The control: on the host it stays.
+        let mut host = stage.command("sh");
+        host.args(["-c", script]);
+        crate::kit::finish(host);
+        assert!(stage.at("work/.claude/settings.json").exists());
     }
 }

@@ -81,6 +81,9 @@ both! {
         for (before, name) in before.iter().zip(HIDDEN) {
             before.assert_same(&stage.at("work").join(name));
         }
+        // The control: shown, they are files like any other.
+        let shown = stage.run_with(&["--show", ".env", "--show", "id_rsa"], &["sh", "-c", script]).report();
+        shown.assert_all(&["write .env", "remove .env"], &["ok"]);
     }
 
     fn adv_f06_c_the_agents_own_new_file_is_its_own_and_no_more(stage) {
@@ -88,6 +91,8 @@ both! {
         stage.run(&["sh", "-c", "echo of-the-agent > .env; cat .env"]).assert_code(0);
         let next = stage.run(&["cat", ".env"]);
         assert!(!next.stdout.contains("of-the-agent"), "{next:?}");
+        // The control: it is there, and shown when asked for.
+        assert_eq!(stage.run_with(&["--show", ".env"], &["cat", ".env"]).stdout, "of-the-agent\n");
     }
 
     #[ignore = "open: for some milliseconds, until the guardian has frozen the run; `run_masks` tests what holds after that"]

@@ -19,20 +19,26 @@ both! {
     }
 
     fn adv_f07_b_a_pipe_that_goes_in_cannot_be_turned_around(stage) {
-        let pipeline = |inside: &str, around: [&str; 2]| {
+        let palisade = format!("{} run --", stage.path("palisade"));
+        let pipeline = |sandbox: &str, inside: &str, around: [&str; 2]| {
             let [before, after] = around;
             let mut shell = stage.command("sh");
-            let palisade = stage.path("palisade");
-            shell.args(["-c", &format!("{before} {palisade} run -- sh -c '{inside}' {after}")]);
+            shell.args(["-c", &format!("{before} {sandbox} sh -c '{inside}' {after}")]);
             finish(shell).stdout
         };
 
         // Into what a shell of the host's reads next.
-        let run = pipeline("echo \"echo taken over\" > /proc/self/fd/0", ["printf 'echo fine\\n' | (", "; sh)"]);
+        let (write, around) = ("echo \"echo taken over\" > /proc/self/fd/0", ["printf 'echo fine\\n' | (", "; sh)"]);
+        let run = pipeline(&palisade, write, around);
         assert!(!run.contains("taken over"), "{run}");
         // Out of what a program of the host's wrote before.
         let read = "exec 3</proc/self/fd/1 && timeout 2 head -c 6 <&3 > got";
-        pipeline(read, ["mkfifo gate; (echo secret;", "; echo > gate) | (read wait < gate; cat)"]);
-        assert_eq!(std::fs::read_to_string(stage.at("work/got")).unwrap_or_default(), "");
+        let got = || std::fs::read_to_string(stage.at("work/got")).unwrap_or_default();
+        pipeline(&palisade, read, ["mkfifo gate; (echo secret;", "; echo > gate) | (read wait < gate; cat)"]);
+        assert_eq!(got(), "");
+        // The control: without a sandbox both are done.
+        assert!(pipeline("", write, around).contains("taken over"));
+        pipeline("", read, ["(echo secret;", "; echo > gate) | (read wait < gate; cat)"]);
+        assert_eq!(got(), "secret");
     }
 }

@@ -52,5 +52,9 @@ both! {
         assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
         assert!(socket.accept().is_err(), "somebody connected");
         before.assert_kinds(&stage.at("work"));
+        // The control: whoever opens one as a file waits for ever.
+        let mut host = stage.command("timeout");
+        host.args(["0.2", "cat", ".env"]);
+        crate::kit::finish(host).assert_code(124);
     }
 }

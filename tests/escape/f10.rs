@@ -90,5 +90,10 @@ both! {
         }
         // A folder is no program.
         assert!(stage.at("work/shared").is_dir());
+        // The control: on the host they stay.
+        let mut host = stage.command("sh");
+        host.args(["-c", script]);
+        crate::kit::finish(host);
+        assert_ne!(fs::metadata(stage.at("work/program")).unwrap().mode() & 0o2000, 0);
     }
 }

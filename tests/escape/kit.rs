@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use crate::bystanders::Bystanders;
 pub(crate) use crate::programs::{
     LONGEST, Output, Report, Tree, Victim, ends_within, finish, finished, processes_with, read_line,
 };
@@ -26,22 +27,28 @@ macro_rules! both {
             #[test]
             $(#[$meta])*
             fn as_root() {
-                if let Some(stage) = crate::kit::Stage::of(crate::kit::Who::Root) {
-                    super::$name(&stage);
-                }
+                crate::kit::beside_others(crate::kit::Who::Root, super::$name);
             }
 
             #[test]
             $(#[$meta])*
             fn as_user() {
-                if let Some(stage) = crate::kit::Stage::of(crate::kit::Who::User) {
-                    super::$name(&stage);
-                }
+                crate::kit::beside_others(crate::kit::Who::User, super::$name);
             }
         }
     )* };
 }
 pub(crate) use both;
+
+/// A test, if it can be one of this one's: when it is over, nobody who stood beside it was harmed.
+pub(crate) fn beside_others(who: Who, test: fn(&Stage)) {
+    let Some(stage) = Stage::of(who) else {
+        return tests::cannot_run("attacks on root's sandboxes need root");
+    };
+    let bystanders = Bystanders::around(&stage);
+    test(&stage);
+    bystanders.assert_unharmed();
+}
 
 /// Who starts the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +125,24 @@ impl Stage {
             chown(self.elsewhere.path(), Some(self.user), Some(self.user)).unwrap();
         }
         self.elsewhere.path().to_str().unwrap().to_owned()
+    }
+
+    /// A folder of the stage's user beside the stage.
+    pub(crate) fn another_folder(&self) -> tempfile::TempDir {
+        let folder = tempfile::Builder::new().prefix("palisade-escape-").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        self.own_all(folder.path());
+        folder
+    }
+
+    /// Gives all that is there to the stage's user.
+    pub(crate) fn own_all(&self, path: &Path) {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(path, Some(self.user), Some(self.user)).unwrap();
+        }
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            self.own_all(&entry.path());
+        }
     }
 
     fn own(&self, name: &str) {
@@ -232,7 +257,7 @@ impl Stage {
     /// A program of the host's that somebody might want to harm.
     pub(crate) fn victim(&self) -> Victim {
         let mut command = self.command("sleep");
-        command.arg("600").process_group(0);
+        command.arg("3600").process_group(0);
         Victim(command.spawn().unwrap())
     }
 }

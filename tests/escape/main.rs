@@ -2,13 +2,16 @@
 //!
 //! Every attack runs against `palisade run` on this kernel, as root and as a user that nobody is. A test says what
 //! came of it inside and that the host is as it was, and it has a control: with the layer off, or with no sandbox at
-//! all, the same attack gets through. `attacker` performs attacks, `bare` makes sandboxes that lack a wall.
+//! all, the same attack gets through. `attacker` performs attacks, `bare` makes sandboxes that lack a wall, and
+//! `bystanders` stand beside every attack. `attempts.py` is a script that knows nothing of any of this.
 
+mod bystanders;
 mod kit;
 mod programs;
 mod snapshot;
 mod terminal;
 
+mod attempts;
 mod c01;
 mod f01;
 mod f02;
@@ -20,6 +23,7 @@ mod f07;
 mod f08;
 mod f09;
 mod f10;
+mod held;
 mod n04;
 mod p01;
 mod p02;
@@ -33,6 +37,7 @@ mod p09;
 mod p10;
 mod p11;
 mod p12;
+mod p13;
 
 mod sbx_calls;
 mod sbx_end;

@@ -53,5 +53,6 @@ both! {
         report.assert_all(&["/dev/tty"], &["ENXIO"]);
         report.assert_all(&["input TIOCSTI", "output TIOCSTI", "/dev/console", "/dev/tty0"], &REFUSED);
         assert_eq!(report.of("terminals"), "ptmx");
+        // The control is case b: with a terminal of the host's, the same gets through.
     }
 }

@@ -25,7 +25,7 @@ both! {
     fn adv_p07_b_control_without_a_sandbox_the_same_user_ends_it(stage) {
         let mut victim = stage.victim();
         let mut host = stage.command("sh");
-        host.args(["-c", "kill -STOP $1 && kill -KILL $1 && echo 'killed: ok'", "sh", &victim.pid()]);
+        host.args(["-c", "renice -n 19 -p $1 >/dev/null && prlimit --pid $1 --cpu=100:100 && kill -STOP $1 && kill -KILL $1 && echo 'killed: ok'", "sh", &victim.pid()]);
 
         assert_eq!(crate::kit::finish(host).report().of("killed"), "ok");
         assert!(!victim.0.wait().unwrap().success());

@@ -56,6 +56,8 @@ both! {
         run.kill().unwrap();
         run.wait().unwrap();
         tree.assert_gone(run.id(), SOON);
+        // The control: there is something to clean.
+        assert!(stage.at("work/.claude").exists());
 
         stage.run(&["true"]).assert_code(0);
 

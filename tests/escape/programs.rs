@@ -81,7 +81,8 @@ impl Victim {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap();
         let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
         assert!(["S", "R"].contains(&fields[0]), "the host's process is in state {}", fields[0]);
-        assert_eq!(fields[16], "0", "the host's process has another priority");
+        let own = rustix::process::getpriority_process(None).unwrap();
+        assert_eq!(fields[16], own.to_string(), "the host's process has another priority");
     }
 }
 
@@ -100,7 +101,8 @@ pub(crate) fn finish(mut command: Command) -> Output {
 }
 
 /// Waits for a child with piped output.
-pub(crate) fn finished(mut child: Child) -> Output {
+pub(crate) fn finished(mut child: impl std::borrow::BorrowMut<Child>) -> Output {
+    let child = child.borrow_mut();
     let reading = |pipe: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
@@ -205,8 +207,18 @@ pub(crate) fn read_line(child: &mut Child) -> String {
     let out = child.stdout.as_mut().unwrap();
     let mut line = Vec::new();
     let mut byte = [0u8; 1];
-    while out.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
-        line.push(byte[0]);
+    let until = Instant::now() + LONGEST;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let ready = poll(&mut [PollFd::new(&*out, PollFlags::IN)], Some(&left));
+        assert_ne!(ready, Ok(0), "no line came, only `{}`", String::from_utf8_lossy(&line));
+        if ready.is_ok() && (out.read(&mut byte).unwrap() == 0 || byte[0] == b'\n') {
+            break;
+        }
+        if ready.is_ok() {
+            line.push(byte[0]);
+        }
     }
     String::from_utf8_lossy(&line).into_owned()
 }

@@ -64,6 +64,11 @@ both! {
             let is_own = place == "STAGE/work" || place == "STAGE/home";
             assert!(is_system || is_mask || is_own || (is_guard && what == "ro,nosuid,nodev,noexec tmpfs"), "{line}");
         }
+        // The control: the host's own table is another one.
+        let mut host = stage.command("cat");
+        host.arg("/proc/self/mountinfo");
+        let host = table(stage, &finish(host).assert_code(0));
+        assert!(!GOLDEN.iter().all(|line| host.contains(*line)), "{host:#?}");
     }
 
     fn sbx_01_b_a_walk_of_the_root_finds_nothing_of_the_host(stage) {
@@ -83,6 +88,10 @@ both! {
         assert!(!roots.contains("sys") && !roots.contains("boot"), "{roots:?}");
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["/home:", "/run:", "/var:", "run", "tmp"]);
         assert!(!output.stdout.contains("of-the-host"), "{output:?}");
+        // The control: on the host the same user finds all three.
+        let mut host = stage.command("find");
+        host.args([&stage.path(""), "-name", "of-the-host"]);
+        assert_eq!(finish(host).stdout.lines().count(), 3);
     }
 
     fn sbx_01_c_a_worktree_that_holds_our_own_folders_is_refused(stage) {
@@ -92,6 +101,10 @@ both! {
             run.current_dir(stage.at(place));
             assert_eq!(finish(run).code, 125, "in `{place}` of the stage");
         }
+        // The control: a folder beside them is none of ours.
+        let mut run = stage.palisade(&[], &["true"]);
+        run.current_dir(stage.at("outside"));
+        finish(run).assert_code(0);
     }
 
     fn sbx_02_a_sockets_and_signals_stay_in_without_filter_and_read_only_mounts(stage) {
@@ -107,6 +120,8 @@ both! {
         let walls = ["read-only", "seccomp"];
         stage.without(&walls, &[], &["abstract", &name]).assert_each(&["EPERM", "ECONNREFUSED"]);
         stage.without(&walls, &[], &["signals", &victim.pid()]).assert_all(&["host kill"], &["ESRCH", "EPERM"]);
+        // The control: on the host the service is there. That signals arrive there is ADV-P07 b.
+        assert_eq!(stage.uncontrolled(&["abstract", &name]).of("abstract"), "ok");
         drop(service);
     }
 
@@ -125,6 +140,9 @@ both! {
         }
         // As the host sees it, nobody of them is root either.
         assert_ne!(user, 0);
+        // The control: on the host the same program has no filter and may gain privileges.
+        let host = stage.uncontrolled(&["crowd", "1"]);
+        assert!(host.of("descendant 1").contains("NoNewPrivs=0 Seccomp=0"), "{host:?}");
     }
 
     fn sbx_04_b_as_the_host_sees_them_they_are_not_root(stage) {
@@ -173,6 +191,10 @@ both! {
         run.stdin(std::fs::File::open(input).unwrap());
         let output = finish(run).assert_code(0);
         assert!(output.stdout.starts_with("from a file\npipe:"), "{output:?}");
+        // The control: on the host the file itself goes in.
+        let mut host = stage.command("sh");
+        host.args(["-c", "readlink /proc/self/fd/0"]).stdin(std::fs::File::open(stage.at("outside/input")).unwrap());
+        assert_eq!(finish(host).stdout.trim_end(), stage.path("outside/input"));
     }
 
     fn sbx_06_a_all_seven_namespaces_are_new(stage) {
@@ -200,5 +222,9 @@ both! {
             crate::kit::finished(run);
         }
         assert_ne!(stage.run(&["unshare", "-U", "true"]).code, 0, "a nested user namespace");
+        // The control: on the host one can be made.
+        let mut host = stage.command("unshare");
+        host.args(["-U", "true"]);
+        finish(host).assert_code(0);
     }
 }

@@ -5,6 +5,7 @@
 
 mod calls;
 mod files;
+mod fill;
 mod processes;
 mod sockets;
 mod terminal;
@@ -108,6 +109,8 @@ fn main() {
         "change" => files::change(word(1)),
         "setuid" => files::setuid(),
         "grow" => files::grow(word(1)),
+        "fill" => fill::fill(word(1), word(2)),
+        "family" => fill::family(word(1), word(2)),
         "who" => files::who(),
         "dangerous" => calls::dangerous(),
         "rings" => calls::rings(),
@@ -125,6 +128,7 @@ fn main() {
         "reach" => sockets::reach(&words[1..]),
         "descriptors" => processes::descriptors(),
         "look" => processes::look(word(1)),
+        "debug" => processes::debug(word(1), word(2) == "only"),
         "signals" => processes::signals(word(1)),
         "bomb" => processes::bomb(),
         "hog" => processes::hog(word(1)),

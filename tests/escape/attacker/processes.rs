@@ -100,21 +100,16 @@ fn bytes_of(path: &str) -> String {
     }
 }
 
-/// Signals, priorities and debuggers, aimed at process 1 and at a process of the host.
-pub(crate) fn signals(host_pid: &str) {
+/// A debugger's means, aimed at a process of the host and at process 1: on the host that is the host's own, and is let be.
+pub(crate) fn debug(host_pid: &str, only_this: bool) {
     let host: i32 = host_pid.parse().unwrap();
     let call = |result: i32| checked(result).map(drop);
     let mut memory = [0u8; 8];
     let local = libc::iovec { iov_base: memory.as_mut_ptr().cast(), iov_len: 8 };
-    let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
     // SAFETY: structures outlive the calls; what they aim at is the subject of the test.
     unsafe {
-        for (word, pid) in [("host", host), ("first", 1)] {
+        for (word, pid) in [("host", host), ("first", 1)].into_iter().take(if only_this { 1 } else { 2 }) {
             let say = |name: &str, result: io::Result<()>| say(&format!("{word} {name}"), verdict(result));
-            say("stop", call(libc::kill(pid, libc::SIGSTOP)));
-            say("kill", call(libc::kill(pid, libc::SIGKILL)));
-            say("priority", call(libc::setpriority(libc::PRIO_PROCESS, pid as u32, 19)));
-            say("limit", call(libc::prlimit(pid, libc::RLIMIT_CPU, &raw const limit, std::ptr::null_mut())));
             say("attach", call(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0) as i32));
             say("seize", call(libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) as i32));
             say(
@@ -132,19 +127,36 @@ pub(crate) fn signals(host_pid: &str) {
             let path = format!("/proc/{pid}/mem");
             say("open memory", fs::OpenOptions::new().read(true).write(true).open(path).map(drop));
         }
+    }
+}
+
+/// Signals and priorities, aimed at process 1 and at a process of the host.
+pub(crate) fn signals(host_pid: &str) {
+    let host: i32 = host_pid.parse().unwrap();
+    let call = |result: i32| checked(result).map(drop);
+    let limit = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+    // SAFETY: structures outlive the calls; what they aim at is the subject of the test.
+    unsafe {
+        for (word, pid) in [("host", host), ("first", 1)] {
+            let say = |name: &str, result: io::Result<()>| say(&format!("{word} {name}"), verdict(result));
+            say("stop", call(libc::kill(pid, libc::SIGSTOP)));
+            say("kill", call(libc::kill(pid, libc::SIGKILL)));
+            say("priority", call(libc::setpriority(libc::PRIO_PROCESS, pid as u32, 19)));
+            say("limit", call(libc::prlimit(pid, libc::RLIMIT_CPU, &raw const limit, std::ptr::null_mut())));
+        }
         let group = libc::kill(-host, libc::SIGKILL);
         say("host group", verdict(call(group)));
         // Everyone of this user, as far as the kernel lets one see.
         let _ = libc::setpriority(libc::PRIO_USER, 0, 19);
         let _ = libc::syscall(libc::SYS_ioprio_set, 3, libc::getuid(), 3 << 13);
+        // Before there is anyone who sends it.
+        libc::signal(libc::SIGTERM, libc::SIG_IGN);
         let child = libc::fork();
         if child == 0 {
             libc::setpgid(0, 0);
             libc::kill(-1, libc::SIGTERM);
             libc::_exit(0);
         }
-        libc::signal(libc::SIGTERM, libc::SIG_IGN);
-        say("ignored", true);
         let mut status = 0;
         libc::waitpid(child, &raw mut status, 0);
     }

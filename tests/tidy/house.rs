@@ -80,3 +80,30 @@ fn every_crate_of_the_map_exists_and_no_other() {
         assert!(map.contains(&format!("| `crates/{name}` |")), "{name} is not on the map");
     }
 }
+
+#[test]
+fn contributing_names_every_test_target() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut there: Vec<String> = Vec::new();
+    for package in told["packages"].as_array().unwrap() {
+        for target in package["targets"].as_array().unwrap().iter().filter(|one| one["kind"][0] == "test") {
+            there.push(format!("{} {}", package["name"].as_str().unwrap(), target["name"].as_str().unwrap()));
+        }
+    }
+    let contributing = text("CONTRIBUTING.md");
+    let mut named: Vec<String> = Vec::new();
+    for line in contributing.lines().filter(|line| line.starts_with("| `")) {
+        let mut cells = line.split(" | ").map(|cell| cell.trim_matches(['|', ' ']));
+        let package = cells.next().unwrap_or_default().trim_matches('`');
+        let targets = cells.next().unwrap_or_default().split(", ");
+        named.extend(targets.map(|target| format!("{package} {}", target.trim_matches('`'))));
+    }
+    there.sort();
+    named.sort();
+    assert_eq!(named, there, "CONTRIBUTING.md lists other test targets than there are");
+}

@@ -366,7 +366,7 @@ fn hash(file: std::fs::File, remembered: Option<&Path>) -> io::Result<Digest> {
 }
 
 fn hashed(mut file: std::fs::File) -> io::Result<Digest> {
-    let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 64 * 1024]);
+    let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 16 * 1024]);
     loop {
         match file.read(&mut bytes) {
             Ok(0) => return Ok(Digest(hash.finalize().into())),

@@ -2,6 +2,7 @@
 //!
 //! Invariant: closed documents; what has an unknown field, kind or size is no message.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -151,11 +152,25 @@ pub(super) fn send(to: BorrowedFd<'_>, message: &impl Serialize, fds: &[Borrowed
 
 /// The next message, if it is one, with what came beside it; an error when nobody is there any more.
 pub(super) fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> io::Result<(Option<T>, Vec<OwnedFd>)> {
-    let mut bytes = vec![0u8; MOST_BYTES + 1];
+    ROOM.with_borrow_mut(|bytes| {
+        bytes.resize(MOST_BYTES + 1, 0);
+        receive_in(from, bytes)
+    })
+}
+
+thread_local! {
+    /// Where messages are read to: the kernel would have to find the memory anew for each.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn receive_in<T: DeserializeOwned>(
+    from: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(Option<T>, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
+        let mut parts = [io::IoSliceMut::new(bytes)];
         match rustix::net::recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?.bytes,

@@ -7,7 +7,7 @@ export PALISADE_SCALE ?= 0.05
 # The launcher as it is shipped: one static program without relocations, because its start is part of every run, and with
 # what a launch needs in one place (scripts/hot-functions).
 STATIC = cargo rustc --release -p palisade --bin palisade -- -C target-feature=+crt-static -C relocation-model=static \
-	-C link-arg=-Wl,-T,$(CURDIR)/scripts/launch-order.ld
+	-C "link-arg=-T$(CURDIR)/scripts/launch-order.ld"
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

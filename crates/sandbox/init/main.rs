@@ -204,7 +204,7 @@ fn told_command() -> (usize, usize, usize) {
         place += if place == count { 2 } else { 1 };
         begins = at + 1;
     }
-    if count == 0 || place < count + 2 {
+    if count == 0 || count >= MOST_WORDS || place < count + 2 {
         exit(125);
     }
     // SAFETY: both are inside the array.
@@ -221,7 +221,7 @@ fn become_command(path: usize, arguments: usize, environment: usize, tty: u8) ->
             call(nr::IOCTL, tty as usize, TIOCSCTTY, 0, 0);
         }
     }
-    // SAFETY: the vectors are the kernel's own, null-terminated, on the first page of our stack.
+    // SAFETY: the vectors end with a null: the kernel's own on our stack, or those of `told_command`.
     let error = unsafe { call(nr::EXECVE, path, arguments, environment, 0) };
     send(b'E', error.unsigned_abs() as u32);
     exit(if error == -2 { 127 } else { 126 })

@@ -118,12 +118,6 @@ impl Tree {
 }
 
 impl Tree {
-    /// Its mount namespace; none if it is gone or cannot be looked into any more.
-    pub(crate) fn mounts(&self) -> Option<OwnedFd> {
-        let path = format!("/proc/{}/ns/mnt", self.pid.as_raw_pid());
-        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
-    }
-
     /// Lets a process that ends by itself do so; whoever comes next reaps it.
     pub(crate) fn leave(&mut self) {
         if !self.reaped {

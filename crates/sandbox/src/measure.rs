@@ -5,8 +5,10 @@
 //! what it merely accepted is `applied`. Not here: comparing, signing, recording.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -314,25 +316,29 @@ impl Process {
     /// The program that process 1 will start, as it is inside.
     fn binary(&self, program: Option<&Path>, remembered: Option<&Path>) -> io::Result<Binary> {
         let path = match program {
-            Some(path) => path.to_string_lossy().into_owned(),
+            Some(path) => path.as_os_str().to_owned(),
             None => {
                 let words = self.bytes("cmdline")?;
                 let path = words.split(|byte| *byte == 0).nth(1).ok_or_else(|| strange("cmdline"))?;
-                String::from_utf8_lossy(path).into_owned()
+                OsStr::from_bytes(path).to_owned()
             }
         };
         // A link is followed as the inside would follow it: beneath its root.
         let base = rustix::fs::openat(&self.0, "root", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let name = path.trim_start_matches('/');
+        let raw = Path::new(&path);
+        let name = raw.strip_prefix("/").unwrap_or(raw);
         let open = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let beneath = rustix::fs::ResolveFlags::IN_ROOT;
         let file = match rustix::fs::openat2(&base, name, open, Mode::empty(), beneath) {
             Ok(fd) => std::fs::File::from(fd),
             // A program that may be executed and not read has no hash; that it cannot be read is told instead.
-            Err(rustix::io::Errno::ACCESS) => return Ok(Binary { path, sha256: Digest([0; 32]) }),
+            Err(rustix::io::Errno::ACCESS) => {
+                let path = raw.to_string_lossy().into_owned();
+                return Ok(Binary { path, sha256: Digest([0; 32]) });
+            }
             Err(error) => return Err(error.into()),
         };
-        Ok(Binary { path, sha256: hash(file, remembered)? })
+        Ok(Binary { path: raw.to_string_lossy().into_owned(), sha256: hash(file, remembered)? })
     }
 }
 

@@ -54,9 +54,13 @@ pub(crate) fn is_current(mount: &Mount, root: BorrowedFd<'_>) -> bool {
         Ok(None) => rustix::fs::lstat(path),
         Err(_) => return false,
     };
-    let inside = beneath(root, &mount.at).and_then(rustix::fs::fstat);
-    let (Ok(host), Ok(inside)) = (host, inside) else { return false };
-    (host.st_dev, host.st_ino) == (inside.st_dev, inside.st_ino)
+    let Ok(there) = beneath(root, &mount.at) else { return false };
+    // A mount whose place was taken away is gone, and what is there instead may be the same file, with other rights.
+    let wanted = rustix::fs::StatxFlags::BASIC_STATS;
+    let is_mount = rustix::fs::statx(&there, "", rustix::fs::AtFlags::EMPTY_PATH, wanted)
+        .is_ok_and(|found| found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT));
+    let (Ok(host), Ok(inside)) = (host, rustix::fs::fstat(&there)) else { return false };
+    is_mount && (host.st_dev, host.st_ino) == (inside.st_dev, inside.st_ino)
 }
 
 /// A copy of a mount of the host, or of what is at a place beneath one.

@@ -47,8 +47,6 @@ pub(super) fn keep(
         // Nothing is told, so the launcher takes it for lost.
         return end(held);
     }
-    // Held until nobody waits any more: taking the mounts apart is work for whoever lets go of them last.
-    let mounts = held.tree.mounts();
     let is_late = word == *b"L";
     let kept = keeper.watch(is_late.then_some(tells.as_fd()));
     if let Err((path, error)) = kept {
@@ -63,7 +61,6 @@ pub(super) fn keep(
     }
     // Closed first: the kernel takes ten milliseconds to forget what was watched, and nobody need wait for that.
     drop(tells);
-    drop(mounts);
 }
 
 /// Something that could not be done, and where.

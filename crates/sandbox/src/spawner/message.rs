@@ -154,7 +154,10 @@ pub(super) fn send(to: BorrowedFd<'_>, message: &impl Serialize, fds: &[Borrowed
 pub(super) fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> io::Result<(Option<T>, Vec<OwnedFd>)> {
     ROOM.with_borrow_mut(|bytes| {
         bytes.resize(MOST_BYTES + 1, 0);
-        receive_in(from, bytes)
+        let (message, fds, got) = receive_in(from, bytes)?;
+        // What is begun later is a copy of this process, and nobody's variables are for it.
+        bytes.get_mut(..got).unwrap_or_default().fill(0);
+        Ok((message, fds))
     })
 }
 
@@ -166,7 +169,7 @@ thread_local! {
 fn receive_in<T: DeserializeOwned>(
     from: BorrowedFd<'_>,
     bytes: &mut [u8],
-) -> io::Result<(Option<T>, Vec<OwnedFd>)> {
+) -> io::Result<(Option<T>, Vec<OwnedFd>, usize)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
@@ -188,5 +191,6 @@ fn receive_in<T: DeserializeOwned>(
         return Err(io::Error::from_raw_os_error(libc::EPIPE));
     }
     let text = bytes.get(..got.min(MOST_BYTES)).unwrap_or_default();
-    Ok((if got > MOST_BYTES { None } else { serde_json::from_slice(text).ok() }, fds))
+    let message = if got > MOST_BYTES { None } else { serde_json::from_slice(text).ok() };
+    Ok((message, fds, got))
 }

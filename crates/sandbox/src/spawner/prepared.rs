@@ -4,7 +4,8 @@
 //! 1 -> the next order of the shape only tells process 1 what the command is.
 //!
 //! Invariants: it is measured when it has its command, like any other; it is used only if every place it was given is
-//! still the one that an order would give; nothing has run in it but process 1; it does not wait longer than [`LONGEST`].
+//! still the one that an order would give, and nothing was mounted on the host since; nothing has run in it but process 1;
+//! it is not used after [`LONGEST`].
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,7 +13,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::io::Errno;
 
 use super::message::Order;
 use crate::begun::Filled;
@@ -99,28 +101,42 @@ impl Prepared {
         Ok(Some(path))
     }
 
-    /// The program of a command, as the inside sees it.
+    /// The program of a command, as the inside sees it; none if that is not certain from here.
     fn program(&self, root: BorrowedFd<'_>, command: &Command) -> Option<PathBuf> {
         let name = command.words.first()?.as_os_str();
         if name.as_bytes().contains(&b'/') {
-            return Some(self.plan.directory.join(name)).filter(|path| is_program(root, path));
+            let path = self.plan.directory.join(name);
+            return (is_program(root, &path) == Some(true)).then_some(path);
         }
         let search = command.variables.iter().find(|(name, _)| name == "PATH");
         let search = search.map(|(_, value)| value.as_os_str()).unwrap_or(OsStr::new(""));
-        let folders = std::env::split_paths(search).filter(|folder| folder.is_absolute());
-        folders.map(|folder| folder.join(name)).find(|path| is_program(root, path))
+        for folder in std::env::split_paths(search).filter(|folder| folder.is_absolute()) {
+            let path = folder.join(name);
+            if is_program(root, &path)? {
+                return Some(path);
+            }
+        }
+        None
     }
 }
 
-/// Whether there is a program; whether the command's user may start it, process 1 finds out.
-fn is_program(root: BorrowedFd<'_>, path: &Path) -> bool {
-    let found = rustix::fs::openat2(
-        root,
-        path.strip_prefix("/").unwrap_or(path),
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    );
-    let found = found.and_then(rustix::fs::fstat).map(|found| found.st_mode);
-    found.is_ok_and(|mode| FileType::from_raw_mode(mode) == FileType::RegularFile && mode & 0o111 != 0)
+/// Whether a path is a program that everyone may start; none where that depends on who asks.
+fn is_program(root: BorrowedFd<'_>, path: &Path) -> Option<bool> {
+    let open = |path: &Path| {
+        let path = path.strip_prefix("/").unwrap_or(path);
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(root, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)
+    };
+    let found = match open(path) {
+        Ok(found) => found,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Some(false),
+        Err(_) => return None,
+    };
+    // Of the system, so that its mode says all.
+    let flags = rustix::fs::fstatvfs(&found).ok()?.f_flag;
+    let is_system = flags.contains(StatVfsMountFlags::RDONLY) && !flags.contains(StatVfsMountFlags::NOEXEC);
+    let found = rustix::fs::fstat(&found).ok()?;
+    let above = rustix::fs::fstat(open(path.parent()?).ok()?).ok()?;
+    let is_plain = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile && found.st_uid == 0;
+    (is_system && is_plain && found.st_mode & 0o111 == 0o111 && above.st_mode & 0o001 != 0).then_some(true)
 }

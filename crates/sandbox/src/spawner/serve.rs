@@ -30,8 +30,6 @@ const MOST_RUNS: usize = 4096;
 /// A sandbox, and what became of its command.
 struct Run {
     standing: Filled,
-    /// Held until there is time to take them apart.
-    mounts: Option<OwnedFd>,
     gone: bool,
     ended: Option<Ended>,
 }
@@ -50,9 +48,12 @@ struct Server {
     prepared: Vec<Prepared>,
     /// For those that have no command yet.
     null: OwnedFd,
-    /// Groups and mounts of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there
-    /// is time.
-    left: Vec<(Groups, Option<OwnedFd>)>,
+    /// Where the kernel tells that something was mounted or unmounted on the host: they have what was there before.
+    mounts: OwnedFd,
+    /// When there was last time to clear away.
+    cleared: Instant,
+    /// Groups of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
+    left: Vec<Groups>,
     unwanted: Vec<Prepared>,
     /// Until when nothing is made ahead, because it could not be.
     pause: Option<Instant>,
@@ -60,10 +61,13 @@ struct Server {
 
 /// How long nobody may want anything before something is made ahead.
 const QUIET: Duration = Duration::from_millis(2);
+/// How long one may be kept from clearing away.
+const BUSY: Duration = Duration::from_millis(100);
 /// How long nothing is made ahead after it could not be.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most groups that wait to be removed.
+/// The most groups that wait to be removed, and the most sandboxes.
 const MOST_LEFT: usize = 64;
+const MOST_UNWANTED: usize = 8;
 
 /// Why an order was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +80,8 @@ enum NotMade {
     TooMany,
     #[error("standard input, output and error must come with the order")]
     Descriptors,
+    #[error("the order has no command")]
+    NoCommand,
     #[error(transparent)]
     Spec(#[from] Unenforceable),
     #[error(transparent)]
@@ -96,6 +102,8 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     let init = sealed_init()?;
     let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
     let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let mounts = rustix::fs::open("/proc/self/mountinfo", flags, rustix::fs::Mode::empty())?;
     let mut server = Server {
         options,
         init,
@@ -106,6 +114,8 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
         last: None,
         prepared: Vec::new(),
         null,
+        mounts,
+        cleared: Instant::now(),
         left: Vec::new(),
         unwanted: Vec::new(),
         pause: None,
@@ -127,6 +137,10 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                 }
                 On::Idle => server.idle(),
             }
+        }
+        // One who keeps us busy does not keep everything that is gone.
+        if server.cleared.elapsed() > BUSY {
+            server.clear();
         }
     }
 }
@@ -156,19 +170,25 @@ impl Server {
 
     /// Nobody wants anything: clears away, and makes one more for the pool.
     fn idle(&mut self) {
-        self.left.clear();
-        self.unwanted.clear();
-        reap_left();
-        let now = Instant::now();
-        if self.prepared.iter().any(|one| one.since + LONGEST <= now) {
-            // Nobody has asked for a while: whoever does next waits a little longer.
-            self.last = None;
-            self.prepared.clear();
-        }
-        self.pause = self.pause.filter(|until| *until > now);
+        self.clear();
+        self.pause = self.pause.filter(|until| *until > Instant::now());
         match self.pool.len() < self.options.pool {
             true => self.fill_one(),
             false => self.prepare_one(),
+        }
+    }
+
+    /// Removes what is left of those that are gone, and what nobody asked for in time.
+    fn clear(&mut self) {
+        self.cleared = Instant::now();
+        self.left.clear();
+        self.unwanted.clear();
+        reap_left();
+        let had = self.prepared.len();
+        self.prepared.retain(|one| one.since.elapsed() < LONGEST);
+        if had > 0 && self.prepared.is_empty() {
+            // Whoever asks next waits a little longer.
+            self.last = None;
         }
     }
 
@@ -186,7 +206,7 @@ impl Server {
 
     fn prepare_one(&mut self) {
         if self.pause.is_none() && self.wants_prepared() && self.prepare().is_err() {
-            self.pause = Instant::now().checked_add(PAUSE);
+            // Its places may be gone; the next order says what is wanted.
             self.last = None;
         }
     }
@@ -313,37 +333,27 @@ impl Server {
             return Err(NotMade::TooMany);
         }
         let (run, command, shape) = prepared::parts(order);
-        let (standing, plan, program) = match self.take(&shape, &command, &standard) {
-            Some((found, program)) => (found.standing, found.plan, Some(program)),
-            None => {
-                let [input, output, error] = standard.each_ref().map(|fd| fd.try_clone().map(Some));
-                let ends = InsideEnds([input?, output?, error?]);
-                let (standing, plan) = self.begin(run.clone(), &shape, command, &ends)?;
-                ready(&standing.line)?;
-                (standing, plan, None)
+        if command.words.is_empty() {
+            return Err(NotMade::NoCommand);
+        }
+        if let Some((found, path)) = self.take(&shape, &command, &standard) {
+            match account(&found.standing, &found.plan, &standard, Some(&path)) {
+                Ok(account) if account.differences.is_empty() => {
+                    self.runs.insert(run, Run { standing: found.standing, gone: false, ended: None });
+                    return Ok(account);
+                }
+                // Something was changed under it: made anew.
+                Ok(_) | Err(_) => self.unwanted.push(found),
             }
-        };
-        self.last = Some(shape);
-        let kinds = [Kind::Passed; 3];
-        let measuring = Measuring {
-            plan: &plan,
-            pid: standing.tree.pid,
-            groups: &standing.groups,
-            kinds,
-            host: &standard,
-            takes: program.is_some().then_some(&standing.line),
-            program: program.as_deref(),
-        };
-        let found = measuring.measure(None)?;
-        let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
-        let account = Account {
-            pid: standing.tree.pid.as_raw_pid(),
-            facts: found.facts,
-            differences: Account::words(differences),
-        };
+        }
+        let [input, output, error] = standard.each_ref().map(|fd| fd.try_clone().map(Some));
+        let ends = InsideEnds([input?, output?, error?]);
+        let (standing, plan) = self.begin(run.clone(), &shape, command, &ends)?;
+        ready(&standing.line)?;
+        let account = account(&standing, &plan, &standard, None)?;
         if account.differences.is_empty() {
-            let mounts = standing.tree.mounts();
-            self.runs.insert(run, Run { standing, mounts, gone: false, ended: None });
+            self.last = Some(shape);
+            self.runs.insert(run, Run { standing, gone: false, ended: None });
         }
         Ok(account)
     }
@@ -355,16 +365,23 @@ impl Server {
         command: &Command,
         standard: &[OwnedFd; 3],
     ) -> Option<(Prepared, std::path::PathBuf)> {
-        if self.last.as_ref() != Some(shape) {
+        let is_mounted = poll(
+            &mut [PollFd::new(&self.mounts, PollFlags::PRI)],
+            Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }),
+        ) != Ok(0);
+        if is_mounted || self.last.as_ref() != Some(shape) {
             self.unwanted.append(&mut self.prepared);
+        }
+        if self.unwanted.len() > MOST_UNWANTED {
+            self.unwanted.clear();
         }
         // The oldest: it has surely come to stand.
         let found = if self.prepared.is_empty() { return None } else { self.prepared.remove(0) };
         let is_theirs = self.spec(shape, Command::default()).is_ok_and(|spec| {
             found.plan.identity.owns.is_none_or(|owns| spec.owner().is_ok_and(|owner| owner == owns))
         });
-        let path = if is_theirs { found.take(command, standard) } else { Ok(None) };
-        match path {
+        let is_usable = is_theirs && found.shape == *shape && found.since.elapsed() < LONGEST;
+        match if is_usable { found.take(command, standard) } else { Ok(None) } {
             Ok(Some(path)) => Some((found, path)),
             Ok(None) | Err(_) => {
                 self.unwanted.push(found);
@@ -451,7 +468,32 @@ impl Server {
         if self.left.len() >= MOST_LEFT {
             self.left.clear();
         }
-        self.left.push((std::mem::take(&mut run.standing.groups), run.mounts));
+        self.left.push(std::mem::take(&mut run.standing.groups));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
+}
+
+/// What holds around a sandbox that stands; `program` is the path of its command if process 1 is still being told.
+fn account(
+    standing: &Filled,
+    plan: &Plan,
+    host: &[OwnedFd; 3],
+    program: Option<&Path>,
+) -> io::Result<Account> {
+    let measuring = Measuring {
+        plan,
+        pid: standing.tree.pid,
+        groups: &standing.groups,
+        kinds: [Kind::Passed; 3],
+        host,
+        takes: program.map(|_| &standing.line),
+        program,
+    };
+    let found = measuring.measure(None)?;
+    let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
+    Ok(Account {
+        pid: standing.tree.pid.as_raw_pid(),
+        facts: found.facts,
+        differences: Account::words(differences),
+    })
 }

@@ -16,6 +16,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::raw;
 use crate::receipt::{Difference, Facts, RunId};
 use crate::running::Ended;
 
@@ -61,6 +62,7 @@ pub struct Order {
     /// Its name.
     pub run: RunId,
     /// The command and its arguments.
+    #[serde(with = "raw::all")]
     pub command: Vec<OsString>,
     /// Where the command stands.
     pub directory: PathBuf,
@@ -73,6 +75,7 @@ pub struct Order {
     /// How the user is called inside.
     pub user: String,
     /// The environment, whole.
+    #[serde(with = "raw::pairs")]
     pub environment: Vec<(OsString, OsString)>,
     /// The most of open files, of bytes in a file, of processes.
     pub files: u64,

@@ -6,8 +6,10 @@ export PALISADE_SCALE ?= 0.05
 # Root can mount, change users and so on: a test that cannot run then fails instead of being left out.
 export PALISADE_TEST_STRICT ?= $(if $(filter 0,$(shell id -u)),1)
 
-# The launcher as it is shipped: one static program without relocations, because its start is part of every run.
-STATIC = cargo rustc --release -p palisade --bin palisade -- -C target-feature=+crt-static -C relocation-model=static
+# The launcher as it is shipped: one static program without relocations, because its start is part of every run, and with
+# what a launch needs in one place (scripts/hot-functions).
+STATIC = cargo rustc --release -p palisade --bin palisade -- -C target-feature=+crt-static -C relocation-model=static \
+	-C "link-arg=-T$(CURDIR)/scripts/launch-order.ld"
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

@@ -5,8 +5,10 @@
 //! a sealed memory file. It is entered with every layer already on (namespaces, mounts, Landlock, seccomp, no
 //! capabilities), with descriptor 3 as its only line to the launcher, and with the command's environment.
 //!
-//! Arguments: own name, path of the program, then the command's arguments from its name on.
-//! Line, from the launcher: `G` tty (go; 255: no terminal), `S` signal (to the command), `K` (kill all, stay).
+//! Arguments: own name, path of the program, then the command's arguments from its name on. With its own name alone it
+//! is told them: a sandbox can stand before it is known what for.
+//! Line, from the launcher: `C` count, path, arguments, environment (the command; each ends with a zero, and standard
+//! input, output and error come along), `G` tty (go; 255: no terminal), `S` signal (to the command), `K` (kill all, stay).
 //! Line, to the launcher: `R` (ready), `E` errno (the command could not be executed), `X` status (the command
 //! ended; a `wait` status in four bytes), `T` (the command was stopped).
 //! When the line ends, it ends, and the kernel ends everything else in the namespace.
@@ -27,7 +29,9 @@ mod nr {
     pub const POLL: usize = 7;
     pub const SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
+    pub const DUP2: usize = 33;
     pub const SENDTO: usize = 44;
+    pub const RECVMSG: usize = 47;
     pub const FORK: usize = 57;
     pub const EXECVE: usize = 59;
     pub const EXIT: usize = 60;
@@ -51,6 +55,8 @@ const O_CLOEXEC: usize = 0o2000000;
 const F_SETFD: usize = 2;
 const FD_CLOEXEC: usize = 1;
 const EINTR: isize = -4;
+/// `MSG_TRUNC` and `MSG_CTRUNC`.
+const CUT_OFF: i32 = 0x28;
 
 // The kernel enters with the stack pointer at argc.
 global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "and rsp, -16", "call {main}", "ud2", main = sym main);
@@ -103,6 +109,108 @@ fn mask(how: usize, set: u64) {
     unsafe { call(nr::SIGPROCMASK, how, &raw const set as usize, 0, 8) };
 }
 
+/// The longest command that can be told, and the most words of it with its environment.
+const MOST_BYTES: usize = 64 * 1024;
+const MOST_WORDS: usize = 2048;
+
+/// A command that was told, and pointers to its words. Only touched by [`told_command`], before there is a child.
+static mut TOLD: [u8; MOST_BYTES] = [0; MOST_BYTES];
+static mut WORDS: [usize; MOST_WORDS + 2] = [0; MOST_WORDS + 2];
+
+#[repr(C)]
+struct Part {
+    at: usize,
+    length: usize,
+}
+
+#[repr(C)]
+struct Message {
+    name: usize,
+    name_length: usize,
+    parts: usize,
+    count: usize,
+    control: usize,
+    control_length: usize,
+    flags: i32,
+}
+
+/// As the kernel lays out three descriptors beside a message.
+#[repr(C)]
+struct Control {
+    length: usize,
+    level: i32,
+    kind: i32,
+    fds: [i32; 4],
+}
+
+/// Hears what the command is and takes its three descriptors: path, arguments, environment. Whatever else comes ends
+/// this process.
+fn told_command() -> (usize, usize, usize) {
+    let told = &raw mut TOLD as usize;
+    let part = Part { at: told, length: MOST_BYTES };
+    let mut control = Control { length: 0, level: 0, kind: 0, fds: [-1; 4] };
+    let mut message = Message {
+        name: 0,
+        name_length: 0,
+        parts: &raw const part as usize,
+        count: 1,
+        control: &raw mut control as usize,
+        control_length: size_of::<Control>(),
+        flags: 0,
+    };
+    let got = loop {
+        // SAFETY: everything that the message points to has the length it says and lives across the call.
+        match unsafe { call(nr::RECVMSG, LINE, &raw mut message as usize, 0, 0) } {
+            EINTR => {}
+            got => break got,
+        }
+    };
+    // Three descriptors and nothing cut off: SOL_SOCKET and SCM_RIGHTS are both 1, the flags say what was.
+    let is_whole =
+        control.length == 28 && control.level == 1 && control.kind == 1 && message.flags & CUT_OFF == 0;
+    if got < 6 || !is_whole {
+        exit(125);
+    }
+    let got = got as usize;
+    for number in 0..3 {
+        let fd = control.fds[number] as usize;
+        // SAFETY: no pointers.
+        unsafe {
+            if call(nr::DUP2, fd, number, 0, 0) < 0 {
+                exit(125);
+            }
+            call(nr::CLOSE, fd, 0, 0, 0);
+        }
+    }
+    // SAFETY: `TOLD` is touched by nobody else, and the kernel filled its first `got` bytes.
+    let bytes = unsafe { core::slice::from_raw_parts(told as *const u8, got) };
+    if bytes[0] != b'C' || bytes[got - 1] != 0 {
+        exit(125);
+    }
+    let count = u32::from_le_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]) as usize;
+    let words = &raw mut WORDS as *mut usize;
+    // The path first, then the arguments, a null, the environment, a null: the last is there already.
+    let (mut place, mut begins) = (0, 5);
+    for at in 5..got {
+        if bytes[at] != 0 {
+            continue;
+        }
+        if place > MOST_WORDS {
+            exit(125);
+        }
+        // SAFETY: `place` is inside the array, which is touched by nobody else.
+        unsafe { *words.add(place) = told + begins };
+        // Leaves the null that ends the arguments.
+        place += if place == count { 2 } else { 1 };
+        begins = at + 1;
+    }
+    if count == 0 || count >= MOST_WORDS || place < count + 2 {
+        exit(125);
+    }
+    // SAFETY: both are inside the array.
+    unsafe { (*words, words.add(1) as usize, words.add(count + 2) as usize) }
+}
+
 /// Becomes the command; comes back only as an error number, told on the line.
 fn become_command(path: usize, arguments: usize, environment: usize, tty: u8) -> ! {
     mask(2, 0);
@@ -113,7 +221,7 @@ fn become_command(path: usize, arguments: usize, environment: usize, tty: u8) ->
             call(nr::IOCTL, tty as usize, TIOCSCTTY, 0, 0);
         }
     }
-    // SAFETY: the vectors are the kernel's own, null-terminated, on the first page of our stack.
+    // SAFETY: the vectors end with a null: the kernel's own on our stack, or those of `told_command`.
     let error = unsafe { call(nr::EXECVE, path, arguments, environment, 0) };
     send(b'E', error.unsigned_abs() as u32);
     exit(if error == -2 { 127 } else { 126 })
@@ -129,15 +237,21 @@ struct Poll {
 extern "C" fn main(stack: *const usize) -> ! {
     // SAFETY: the kernel laid out argc, the argument pointers, a null, the environment pointers, a null.
     let (count, path) = unsafe { (*stack, *stack.add(2)) };
-    if count < 3 {
+    if count == 2 {
         exit(125);
     }
-    // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
-    let (arguments, environment) = unsafe { (stack.add(3) as usize, stack.add(count + 2) as usize) };
     // SAFETY: no pointers. The line is not for the command.
     unsafe { call(nr::FCNTL, LINE, F_SETFD, FD_CLOEXEC, 0) };
     mask(2, u64::MAX);
     send(b'R', 0);
+    let (path, arguments, environment) = if count < 3 {
+        let told = told_command();
+        send(b'R', 0);
+        told
+    } else {
+        // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
+        unsafe { (path, stack.add(3) as usize, stack.add(count + 2) as usize) }
+    };
     let tty = match receive() {
         Some((b'G', tty)) => tty,
         _ => exit(125),

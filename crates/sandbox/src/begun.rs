@@ -51,8 +51,8 @@ pub struct Begun {
 
 /// What goes over the line besides descriptors.
 #[derive(Serialize, Deserialize)]
-struct Handover {
-    plan: Plan,
+struct Handover<P> {
+    plan: P,
     /// Which of standard input, output and error come along; the others are the terminal.
     standard: [bool; 3],
     /// For each mount of the plan's own, whether a descriptor of it comes along; none if the inside opens them all.
@@ -63,7 +63,7 @@ struct Handover {
 
 /// The most descriptors in one packet (the kernel takes 253), and the most bytes.
 const MOST_DESCRIPTORS: usize = 128;
-const MOST_BYTES: usize = 64 * 1024;
+const MOST_BYTES: usize = 16 * 1024;
 
 impl Begun {
     /// Begins one for a run of this process, in a directory whose owner will be the owner inside.
@@ -274,12 +274,13 @@ fn hand_over(
     let fds = standard.0.iter().flatten().chain(tasks).map(AsFd::as_fd).chain(mounts);
     let fds: Vec<BorrowedFd<'_>> = fds.collect();
     let handover = Handover {
-        plan: plan.clone(),
+        plan,
         standard: standard.0.each_ref().map(Option::is_some),
         opened: opened.map(|all| all.iter().map(|one| one.descriptor().is_some()).collect()),
         groups: tasks.len(),
     };
-    let bytes = serde_json::to_vec(&handover).map_err(|_| rustix::io::Errno::INVAL)?;
+    let mut bytes = Vec::with_capacity(MOST_BYTES);
+    serde_json::to_writer(&mut bytes, &handover).map_err(|_| rustix::io::Errno::INVAL)?;
     for some in fds.chunks(MOST_DESCRIPTORS) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut with = SendAncillaryBuffer::new(&mut space);
@@ -317,7 +318,7 @@ fn send(
 }
 
 /// What [`hand_over`] sent.
-fn taken_over(line: &Line) -> io::Result<(Handover, Vec<OwnedFd>)> {
+fn taken_over(line: &Line) -> io::Result<(Handover<Plan>, Vec<OwnedFd>)> {
     let (mut fds, mut text, mut bytes) = (Vec::new(), Vec::new(), vec![0u8; MOST_BYTES + 1]);
     loop {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];

@@ -143,9 +143,10 @@ fn dress(given: &mut Given<'_>) -> Result<std::convert::Infallible, Broken> {
     let plan = given.plan;
     let terminal = if given.standard.iter().any(Option::is_none) { Some(terminal(given)?) } else { None };
     limit(plan)?;
-    let path = find(plan)?;
+    // A sandbox can stand before it is known what for; process 1 is told then.
+    let path = if plan.command.is_empty() { None } else { Some(find(plan)?) };
     rustix::process::chdir(&plan.directory).at(Step::Directory, &plan.directory)?;
-    let arguments = arguments(plan, &path);
+    let arguments = arguments(plan, path.as_deref());
     let environment: Vec<CString> =
         plan.environment.iter().filter_map(|text| CString::new(text.as_bytes()).ok()).collect();
     let init = descriptors(given, terminal.as_ref())?;
@@ -243,9 +244,9 @@ fn find(plan: &Plan) -> Result<PathBuf, Broken> {
 }
 
 /// What process 1 is started with: its own name, the program's path, the command.
-fn arguments(plan: &Plan, path: &Path) -> Vec<CString> {
-    let words = [OsStr::new("palisade-init"), path.as_os_str()];
-    let words = words.into_iter().chain(plan.command.iter().map(OsString::as_os_str));
+fn arguments(plan: &Plan, path: Option<&Path>) -> Vec<CString> {
+    let words = std::iter::once(OsStr::new("palisade-init")).chain(path.map(Path::as_os_str));
+    let words = words.chain(plan.command.iter().map(OsString::as_os_str));
     words.filter_map(|word| CString::new(word.as_bytes()).ok()).collect()
 }
 

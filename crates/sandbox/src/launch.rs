@@ -21,7 +21,7 @@ use crate::line::{Line, Word};
 use crate::plan::{Identity, Plan};
 use crate::root::{self, FromHost};
 use crate::standard::Standard;
-use crate::sys::process::{Side, fork, leave};
+use crate::sys;
 
 /// Process 1, as `build.rs` made it.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
@@ -248,28 +248,15 @@ pub(crate) struct Owners {
 impl Owners {
     pub(crate) fn new(identity: &Identity) -> io::Result<Self> {
         let (user, group) = identity.owns.unwrap_or_default();
-        let (held, holds) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        match fork(libc::CLONE_NEWUSER as u64, None)? {
-            Side::Child => {
-                // Stays until the other end is closed.
-                drop(holds);
-                let _ = rustix::io::read(&held, &mut [0u8; 1]);
-                leave(0)
-            }
-            Side::Parent(pid, pidfd) => {
-                drop(held);
-                let mut holder = Tree::new(pid, pidfd)?;
-                let pid = holder.pid;
-                let outside = (identity.host_user, identity.host_group);
-                map(pid, (user, outside.0), (group, outside.1))?;
-                let path = format!("/proc/{}/ns/user", pid.as_raw_pid());
-                let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-                drop(holds);
-                // It ends by itself now.
-                holder.leave();
-                Ok(Self { namespace })
-            }
-        }
+        let (pid, pidfd) = sys::process::hold_owners()?;
+        let mut holder = Tree::new(pid, pidfd)?;
+        let outside = (identity.host_user, identity.host_group);
+        map(holder.pid, (user, outside.0), (group, outside.1))?;
+        let path = format!("/proc/{pid}/ns/user");
+        let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let _ = rustix::process::pidfd_send_signal(&holder.pidfd, Signal::KILL);
+        holder.leave();
+        Ok(Self { namespace })
     }
 }
 

@@ -3,9 +3,12 @@
 //! Before process 1 runs: a terminal handed out, owners told, or what broke. Afterwards: process 1's words (see
 //! `init/main.rs`). Invariant: packets from inside are short, of known kinds, and anything else ends the sandbox.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -35,6 +38,27 @@ pub(crate) enum Word {
     Terminal(OwnedFd),
     /// Nobody is at the other end any more.
     Gone,
+}
+
+/// A command that is told to a process 1 that stands already.
+pub(crate) struct Told<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) words: &'a [OsString],
+    pub(crate) variables: &'a [OsString],
+}
+
+impl Told<'_> {
+    fn all(&self) -> impl Iterator<Item = &OsStr> {
+        let rest = self.words.iter().chain(self.variables).map(OsString::as_os_str);
+        std::iter::once(self.path.as_os_str()).chain(rest)
+    }
+
+    /// Whether it can be told: process 1 has this much room (see `init/main.rs`).
+    pub(crate) fn fits(&self) -> bool {
+        let bytes: usize = self.all().map(|word| word.len() + 1).sum();
+        let has_zero = self.all().any(|word| word.as_bytes().contains(&0));
+        !self.words.is_empty() && !has_zero && bytes + 5 <= 64 * 1024 && self.all().count() < 2048
+    }
 }
 
 const STEPS: [Step; 14] = [
@@ -112,6 +136,26 @@ impl Line {
     /// The owners are written.
     pub(crate) fn owners_are_known(&self) -> rustix::io::Result<()> {
         self.say(b"O")
+    }
+
+    /// Tells a process 1 that stands without one what the command is: the program's path, its words and its variables,
+    /// with its standard input, output and error.
+    pub(crate) fn command(
+        &self,
+        command: &Told<'_>,
+        standard: [BorrowedFd<'_>; 3],
+    ) -> rustix::io::Result<()> {
+        let count = u32::try_from(command.words.len()).map_err(|_| rustix::io::Errno::TOOBIG)?;
+        let mut bytes = vec![b'C'];
+        bytes.extend(count.to_le_bytes());
+        for word in command.all() {
+            bytes.extend(word.as_bytes());
+            bytes.push(0);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&standard));
+        rustix::net::sendmsg(&self.0, &[io::IoSlice::new(&bytes)], &mut with, SendFlags::NOSIGNAL).map(drop)
     }
 
     /// Starts the command, with this one of the three descriptors as its terminal.

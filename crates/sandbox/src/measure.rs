@@ -5,15 +5,20 @@
 //! what it merely accepted is `applied`. Not here: comparing, signing, recording.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use rustix::fs::{Mode, OFlags};
 use sha2::Digest as _;
 
 use crate::filter::Filter;
 use crate::groups::Groups;
 use crate::launch::Held;
+use crate::line::Line;
 use crate::plan::{Access, Limited, Mount, Part, Plan, Source};
 use crate::receipt::{
     Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured,
@@ -42,7 +47,8 @@ impl Held {
     /// When the kernel does not tell; the launch must then be refused.
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
         let Self { plan, tree, standard, groups, .. } = self;
-        Measuring { plan, pid: tree.pid, groups, kinds: standard.kinds, host: &standard.host }
+        let (kinds, host) = (standard.kinds, &standard.host);
+        Measuring { plan, pid: tree.pid, groups, kinds, host, program: None, takes: None }
             .measure(Some(remembered))
     }
 }
@@ -54,13 +60,17 @@ pub(crate) struct Measuring<'a> {
     pub(crate) pid: rustix::process::Pid,
     pub(crate) groups: &'a Groups,
     pub(crate) kinds: [Kind; 3],
-    pub(crate) host: &'a [std::os::fd::OwnedFd; 3],
+    pub(crate) host: &'a [OwnedFd; 3],
+    /// What it will start, if process 1 was not begun with it.
+    pub(crate) program: Option<&'a Path>,
+    /// Where process 1 will say that it has its three descriptors, if it is still taking them.
+    pub(crate) takes: Option<&'a Line>,
 }
 
 impl Measuring<'_> {
     /// Everything that the kernel tells, and what was planned.
     pub(crate) fn measure(&self, remembered: Option<&Path>) -> io::Result<Account> {
-        let process = Process(self.pid.as_raw_pid());
+        let process = Process::of(self.pid)?;
         let status = process.text("status")?;
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -84,15 +94,19 @@ impl Measuring<'_> {
         let table = process.mounts(self.plan)?;
         let (own_namespaces, own_filters) = own()?;
         let (limits, planned_limits) = limits(self, &process)?;
-        let binary = process.binary(remembered)?;
-        let streams = process.streams()?;
+        let binary = process.binary(self.program, remembered)?;
         let plan = self.plan;
         let filter = filter(plan);
+        let network = Measured::read(process.network()?);
+        let namespaces = process.namespaces()?;
+        if let Some(line) = self.takes {
+            crate::launch::ready(line).map_err(io::Error::other)?;
+        }
         let facts = Facts {
             host_uid: Measured::read(number("Uid")?),
             host_gid: Measured::read(number("Gid")?),
             inside_uid: Measured::read(process.inside_user()?),
-            namespaces: process.namespaces()?,
+            namespaces,
             mounts: Measured::read(Mounts::over(&table)),
             landlock: landlock(plan),
             seccomp: Seccomp {
@@ -104,8 +118,8 @@ impl Measuring<'_> {
             capabilities,
             limits,
             binary: Measured::read(binary.clone()),
-            streams,
-            network: Measured::read(process.network()?),
+            streams: process.streams()?,
+            network,
         };
         let expected = Expected {
             host_uid: plan.identity.host_user,
@@ -154,7 +168,7 @@ fn own() -> io::Result<(Namespaces, u32)> {
     if let Some(known) = KNOWN.get() {
         return Ok(*known);
     }
-    let own = Process::own();
+    let own = Process::of(rustix::process::getpid())?;
     let found = (own.namespaces()?, own.filters()?);
     Ok(*KNOWN.get_or_init(|| found))
 }
@@ -169,27 +183,38 @@ fn strange(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the kernel did not tell `{what}` of process 1"))
 }
 
-/// A process, through `/proc`.
-struct Process(i32);
+/// A process, through its directory in `/proc`.
+struct Process(OwnedFd);
 
 impl Process {
-    fn own() -> Self {
-        Self(rustix::process::getpid().as_raw_pid())
+    fn of(pid: rustix::process::Pid) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(format!("/proc/{}", pid.as_raw_pid()), flags, Mode::empty())?))
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/{name}", self.0))
+    fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
+        let file = rustix::fs::openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let mut bytes = Vec::with_capacity(8 * 1024);
+        loop {
+            bytes.reserve(4 * 1024);
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
+                Ok(0) => return Ok(bytes),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn text(&self, name: &str) -> io::Result<String> {
-        // One read of a page or more, instead of growing a buffer from nothing.
-        let mut bytes = Vec::with_capacity(16 * 1024);
-        std::fs::File::open(self.path(name))?.read_to_end(&mut bytes)?;
         // Names need not be text; what is planned is compared in the same spelling.
-        Ok(match String::from_utf8(bytes) {
+        Ok(match String::from_utf8(self.bytes(name)?) {
             Ok(text) => text,
             Err(strange) => String::from_utf8_lossy(strange.as_bytes()).into_owned(),
         })
+    }
+
+    fn link(&self, name: &str) -> rustix::io::Result<std::ffi::CString> {
+        rustix::fs::readlinkat(&self.0, name, Vec::with_capacity(64))
     }
 
     fn filters(&self) -> io::Result<u32> {
@@ -199,9 +224,8 @@ impl Process {
     }
 
     fn namespace(&self, kind: &str) -> io::Result<Measured<u64>> {
-        use std::os::unix::ffi::OsStrExt;
-        let link = std::fs::read_link(self.path("ns").join(kind))?;
-        let text = std::str::from_utf8(link.as_os_str().as_bytes()).unwrap_or_default();
+        let link = self.link(&format!("ns/{kind}"))?;
+        let text = link.to_str().unwrap_or_default();
         let inode = text.split_once(":[").and_then(|(_, rest)| rest.strip_suffix(']')?.parse().ok());
         inode.map(Measured::read).ok_or_else(|| strange(kind))
     }
@@ -271,7 +295,7 @@ impl Process {
     }
 
     fn stream(&self, number: u8) -> io::Result<Measured<Stream>> {
-        let Ok(link) = std::fs::read_link(self.path("fd").join(number.to_string())) else {
+        let Ok(link) = self.link(&format!("fd/{number}")) else {
             return Ok(Measured::read(Stream::Closed));
         };
         let text = link.to_string_lossy();
@@ -290,28 +314,31 @@ impl Process {
     }
 
     /// The program that process 1 will start, as it is inside.
-    fn binary(&self, remembered: Option<&Path>) -> io::Result<Binary> {
-        let words = std::fs::read(self.path("cmdline"))?;
-        let path = words.split(|byte| *byte == 0).nth(1).ok_or_else(|| strange("cmdline"))?;
-        let path = String::from_utf8_lossy(path).into_owned();
-        let root = self.path("root");
-        let inside = root.join(path.trim_start_matches('/'));
+    fn binary(&self, program: Option<&Path>, remembered: Option<&Path>) -> io::Result<Binary> {
+        let path = match program {
+            Some(path) => path.as_os_str().to_owned(),
+            None => {
+                let words = self.bytes("cmdline")?;
+                let path = words.split(|byte| *byte == 0).nth(1).ok_or_else(|| strange("cmdline"))?;
+                OsStr::from_bytes(path).to_owned()
+            }
+        };
         // A link is followed as the inside would follow it: beneath its root.
-        let flags = rustix::fs::ResolveFlags::IN_ROOT;
-        let base = rustix::fs::open(
-            &root,
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )?;
-        let name = inside.strip_prefix(&root).unwrap_or(&inside);
-        let open = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::NONBLOCK;
-        let file = match rustix::fs::openat2(&base, name, open, rustix::fs::Mode::empty(), flags) {
+        let base = rustix::fs::openat(&self.0, "root", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let raw = Path::new(&path);
+        let name = raw.strip_prefix("/").unwrap_or(raw);
+        let open = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let beneath = rustix::fs::ResolveFlags::IN_ROOT;
+        let file = match rustix::fs::openat2(&base, name, open, Mode::empty(), beneath) {
             Ok(fd) => std::fs::File::from(fd),
             // A program that may be executed and not read has no hash; that it cannot be read is told instead.
-            Err(rustix::io::Errno::ACCESS) => return Ok(Binary { path, sha256: Digest([0; 32]) }),
+            Err(rustix::io::Errno::ACCESS) => {
+                let path = raw.to_string_lossy().into_owned();
+                return Ok(Binary { path, sha256: Digest([0; 32]) });
+            }
             Err(error) => return Err(error.into()),
         };
-        Ok(Binary { path, sha256: hash(file, remembered)? })
+        Ok(Binary { path: raw.to_string_lossy().into_owned(), sha256: hash(file, remembered)? })
     }
 }
 
@@ -366,7 +393,7 @@ fn hash(file: std::fs::File, remembered: Option<&Path>) -> io::Result<Digest> {
 }
 
 fn hashed(mut file: std::fs::File) -> io::Result<Digest> {
-    let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 64 * 1024]);
+    let (mut hash, mut bytes) = (sha2::Sha256::new(), vec![0u8; 16 * 1024]);
     loop {
         match file.read(&mut bytes) {
             Ok(0) => return Ok(Digest(hash.finalize().into())),

@@ -89,6 +89,25 @@ pub(crate) mod all {
     }
 }
 
+/// Many, in pairs.
+pub(crate) mod pairs {
+    use super::*;
+
+    pub(crate) fn serialize<T: AsRef<OsStr>, S: Serializer>(
+        pairs: &[(T, T)],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(pairs.iter().map(|(name, value)| (Word(name), Word(value))))
+    }
+
+    pub(crate) fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<(T, T)>, D::Error> {
+        let all = Vec::<(Word<T>, Word<T>)>::deserialize(from)?;
+        Ok(all.into_iter().map(|(Word(name), Word(value))| (name, value)).collect())
+    }
+}
+
 /// Many, each with bytes.
 pub(crate) mod files {
     use super::*;
@@ -124,6 +143,8 @@ mod tests {
         many: Vec<OsString>,
         #[serde(with = "super::files")]
         files: Vec<(PathBuf, Vec<u8>)>,
+        #[serde(with = "super::pairs")]
+        pairs: Vec<(OsString, OsString)>,
     }
 
     #[test]
@@ -133,7 +154,8 @@ mod tests {
             one: strange.clone().into(),
             none: None,
             many: vec!["plain".into(), strange.clone(), "".into()],
-            files: vec![("/etc/x".into(), b"text\n".to_vec()), (strange.into(), vec![0, 255])],
+            files: vec![("/etc/x".into(), b"text\n".to_vec()), (strange.clone().into(), vec![0, 255])],
+            pairs: vec![("PATH".into(), strange), ("".into(), "a b".into())],
         };
         let text = serde_json::to_string(&whole).unwrap();
         assert!(text.contains("\"plain\""), "{text}");

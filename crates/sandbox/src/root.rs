@@ -34,22 +34,43 @@ fn created(file_system: &OwnedFd, attributes: u64) -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(file_system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
+/// What a mount is made from, if it is beneath a place that it must not leave.
+fn place(mount: &Mount, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
+    let Some(within) = mount.within.as_deref() else { return Ok(None) };
+    let Some(rest) = path.strip_prefix(within).ok().filter(|rest| !rest.as_os_str().is_empty()) else {
+        return Ok(None);
+    };
+    let open = OFlags::PATH | OFlags::CLOEXEC;
+    let base = rustix::fs::open(within, open, Mode::empty())?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve).map(Some)
+}
+
+/// Whether what is mounted at a place inside is what it would be made from now.
+pub(crate) fn is_current(mount: &Mount, root: BorrowedFd<'_>) -> bool {
+    let Source::Host(path) = &mount.source else { return true };
+    let host = match place(mount, path) {
+        Ok(Some(place)) => rustix::fs::fstat(place),
+        Ok(None) => rustix::fs::lstat(path),
+        Err(_) => return false,
+    };
+    let Ok(there) = beneath(root, &mount.at) else { return false };
+    // A mount whose place was taken away is gone, and what is there instead may be the same file, with other rights.
+    let wanted = rustix::fs::StatxFlags::BASIC_STATS;
+    let is_mount = rustix::fs::statx(&there, "", rustix::fs::AtFlags::EMPTY_PATH, wanted)
+        .is_ok_and(|found| found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT));
+    let (Ok(host), Ok(inside)) = (host, rustix::fs::fstat(&there)) else { return false };
+    is_mount && (host.st_dev, host.st_ino) == (inside.st_dev, inside.st_ino)
+}
+
 /// A copy of a mount of the host, or of what is at a place beneath one.
 pub(crate) fn copy(mount: &Mount, path: &Path, owners: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree =
-        match mount.within.as_deref().and_then(|within| Some((within, path.strip_prefix(within).ok()?))) {
-            Some((within, rest)) if !rest.as_os_str().is_empty() => {
-                let open = OFlags::PATH | OFlags::CLOEXEC;
-                let base = rustix::fs::open(within, open, Mode::empty())?;
-                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-                let place =
-                    rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve)?;
-                rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?
-            }
-            _ => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
-        };
+    let tree = match place(mount, path)? {
+        Some(place) => rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?,
+        None => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
+    };
     // A link itself can be opened too; it is no place to give.
     if FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Symlink {
         return Err(rustix::io::Errno::LOOP.into());

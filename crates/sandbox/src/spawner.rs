@@ -10,6 +10,7 @@
 //! what, what is recorded (the caller).
 
 mod message;
+mod prepared;
 mod proven;
 mod serve;
 

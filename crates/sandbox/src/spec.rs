@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::begun::Begun;
 use crate::filter::Tracing;
@@ -297,21 +297,14 @@ impl Spec {
         let mounts = base.into_iter().chain(mounts).collect();
         let mut files = files::made(&identity, &self.user, &self.home);
         files.extend(self.files);
-        let mut variables = self.environment;
-        variables.push(("HOME".into(), self.home.clone().into()));
-        let search = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
-        let environment = variables.into_iter().map(|(name, value)| {
-            let mut line = name;
-            line.push("=");
-            line.push(value);
-            line
-        });
+        let search = self.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let environment = lines(self.environment, &self.home);
         Ok(Plan {
             run,
             left_out: self.left_out,
             command: self.command,
             directory: self.directory,
-            environment: environment.collect(),
+            environment,
             search: search.unwrap_or_default(),
             mounts,
             files,
@@ -337,6 +330,17 @@ impl Spec {
         let owner = std::fs::metadata(path).map_err(|error| Unenforceable::Path(path.to_owned(), error))?;
         Ok((owner.uid(), owner.gid()))
     }
+}
+
+/// Variables as a program gets them, with the home among them.
+pub(crate) fn lines(variables: Vec<(OsString, OsString)>, home: &Path) -> Vec<OsString> {
+    let home = (OsString::from("HOME"), home.as_os_str().to_owned());
+    let line = |(mut line, value): (OsString, OsString)| {
+        line.push("=");
+        line.push(value);
+        line
+    };
+    variables.into_iter().chain([home]).map(line).collect()
 }
 
 /// The caller as they are; for root, a user that nobody is, who owns what `owner` owns.

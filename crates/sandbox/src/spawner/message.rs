@@ -2,6 +2,7 @@
 //!
 //! Invariant: closed documents; what has an unknown field, kind or size is no message.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -15,6 +16,7 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::raw;
 use crate::receipt::{Difference, Facts, RunId};
 use crate::running::Ended;
 
@@ -60,6 +62,7 @@ pub struct Order {
     /// Its name.
     pub run: RunId,
     /// The command and its arguments.
+    #[serde(with = "raw::all")]
     pub command: Vec<OsString>,
     /// Where the command stands.
     pub directory: PathBuf,
@@ -72,6 +75,7 @@ pub struct Order {
     /// How the user is called inside.
     pub user: String,
     /// The environment, whole.
+    #[serde(with = "raw::pairs")]
     pub environment: Vec<(OsString, OsString)>,
     /// The most of open files, of bytes in a file, of processes.
     pub files: u64,
@@ -151,11 +155,28 @@ pub(super) fn send(to: BorrowedFd<'_>, message: &impl Serialize, fds: &[Borrowed
 
 /// The next message, if it is one, with what came beside it; an error when nobody is there any more.
 pub(super) fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> io::Result<(Option<T>, Vec<OwnedFd>)> {
-    let mut bytes = vec![0u8; MOST_BYTES + 1];
+    ROOM.with_borrow_mut(|bytes| {
+        bytes.resize(MOST_BYTES + 1, 0);
+        let (message, fds, got) = receive_in(from, bytes)?;
+        // What is begun later is a copy of this process, and nobody's variables are for it.
+        bytes.get_mut(..got).unwrap_or_default().fill(0);
+        Ok((message, fds))
+    })
+}
+
+thread_local! {
+    /// Where messages are read to: the kernel would have to find the memory anew for each.
+    static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn receive_in<T: DeserializeOwned>(
+    from: BorrowedFd<'_>,
+    bytes: &mut [u8],
+) -> io::Result<(Option<T>, Vec<OwnedFd>, usize)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let got = loop {
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
+        let mut parts = [io::IoSliceMut::new(bytes)];
         match rustix::net::recvmsg(from, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC) {
             Err(rustix::io::Errno::INTR) => {}
             other => break other?.bytes,
@@ -173,5 +194,6 @@ pub(super) fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> io::Result<(
         return Err(io::Error::from_raw_os_error(libc::EPIPE));
     }
     let text = bytes.get(..got.min(MOST_BYTES)).unwrap_or_default();
-    Ok((if got > MOST_BYTES { None } else { serde_json::from_slice(text).ok() }, fds))
+    let message = if got > MOST_BYTES { None } else { serde_json::from_slice(text).ok() };
+    Ok((message, fds, got))
 }

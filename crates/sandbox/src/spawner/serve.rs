@@ -11,13 +11,14 @@ use rustix::process::{Resource, Signal};
 
 use super::Options;
 use super::message::{self, Account, Answer, Order, Verb};
+use super::prepared::{self, Command, LONGEST, Prepared, Shape};
 use super::proven::{Proven, Unproven};
 use crate::begun::{Begun, Filled};
 use crate::groups::{self, Groups, Wanted};
 use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
 use crate::line::Word;
 use crate::measure::Measuring;
-use crate::plan::{Access, Identity, Limited};
+use crate::plan::{Access, Identity, Limited, Plan};
 use crate::profile::Entry;
 use crate::receipt::{RunId, compare};
 use crate::running::Ended;
@@ -43,18 +44,32 @@ struct Server {
     runs: BTreeMap<RunId, Run>,
     /// Whose files the last order was about: the next one is likely about the same.
     owner: (u32, u32),
-    /// Groups of sandboxes that are gone, to be removed when there is time.
+    /// What the last order was shaped like: the next one is likely shaped the same.
+    last: Option<Shape>,
+    /// Sandboxes for it that stand already.
+    prepared: Vec<Prepared>,
+    /// For those that have no command yet.
+    null: OwnedFd,
+    /// Where the kernel tells that something was mounted or unmounted on the host: they have what was there before.
+    mounts: OwnedFd,
+    /// When there was last time to clear away.
+    cleared: Instant,
+    /// Groups of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
     left: Vec<Groups>,
+    unwanted: Vec<Prepared>,
     /// Until when nothing is made ahead, because it could not be.
     pause: Option<Instant>,
 }
 
 /// How long nobody may want anything before something is made ahead.
 const QUIET: Duration = Duration::from_millis(2);
+/// How long one may be kept from clearing away.
+const BUSY: Duration = Duration::from_millis(100);
 /// How long nothing is made ahead after it could not be.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The most groups that wait to be removed.
+/// The most groups that wait to be removed, and the most sandboxes.
 const MOST_LEFT: usize = 64;
+const MOST_UNWANTED: usize = 8;
 
 /// Why an order was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +82,8 @@ enum NotMade {
     TooMany,
     #[error("standard input, output and error must come with the order")]
     Descriptors,
+    #[error("the order has no command")]
+    NoCommand,
     #[error(transparent)]
     Spec(#[from] Unenforceable),
     #[error(transparent)]
@@ -87,6 +104,10 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     // One before this one may have been killed with its caller.
     groups::sweep();
     let init = sealed_init()?;
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    let mounts = rustix::fs::open("/proc/self/mountinfo", flags, rustix::fs::Mode::empty())?;
     let mut server = Server {
         proven: Proven::new(&options.state),
         options,
@@ -95,7 +116,13 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
         made: 0,
         runs: BTreeMap::new(),
         owner: (0, 0),
+        last: None,
+        prepared: Vec::new(),
+        null,
+        mounts,
+        cleared: Instant::now(),
         left: Vec::new(),
+        unwanted: Vec::new(),
         pause: None,
     };
     loop {
@@ -116,6 +143,10 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                 On::Idle => server.idle(),
             }
         }
+        // One who keeps us busy does not keep everything that is gone.
+        if server.cleared.elapsed() > BUSY {
+            server.clear();
+        }
     }
 }
 
@@ -129,22 +160,41 @@ enum On {
 impl Server {
     /// How long to wait for others before there is something to do; none: as long as it takes.
     fn quiet(&self) -> Option<Duration> {
-        let pause = self.pause.map(|until| until.saturating_duration_since(Instant::now()));
-        match (self.pool.len() < self.options.pool, pause) {
+        let now = Instant::now();
+        let pause = self.pause.map(|until| until.saturating_duration_since(now));
+        let more = match (self.pool.len() < self.options.pool || self.wants_prepared(), pause) {
             (true, None) if self.pool.is_empty() => Some(Duration::ZERO),
-            (true, None) => Some(QUIET),
-            (true, Some(pause)) if self.left.is_empty() => Some(pause.max(QUIET)),
-            (true, Some(_)) => Some(QUIET),
-            (false, _) => (!self.left.is_empty()).then_some(QUIET),
-        }
+            (true, pause) => Some(pause.unwrap_or_default().max(QUIET)),
+            (false, _) => None,
+        };
+        let clears = (!self.left.is_empty() || !self.unwanted.is_empty()).then_some(QUIET);
+        let oldest = self.prepared.iter().map(|one| one.since).min();
+        let expires = oldest.map(|since| (since + LONGEST).saturating_duration_since(now).max(QUIET));
+        [more, clears, expires].into_iter().flatten().min()
     }
 
     /// Nobody wants anything: clears away, and makes one more for the pool.
     fn idle(&mut self) {
-        self.left.clear();
-        reap_left();
+        self.clear();
         self.pause = self.pause.filter(|until| *until > Instant::now());
-        self.fill_one();
+        match self.pool.len() < self.options.pool {
+            true => self.fill_one(),
+            false => self.prepare_one(),
+        }
+    }
+
+    /// Removes what is left of those that are gone, and what nobody asked for in time.
+    fn clear(&mut self) {
+        self.cleared = Instant::now();
+        self.left.clear();
+        self.unwanted.clear();
+        reap_left();
+        let had = self.prepared.len();
+        self.prepared.retain(|one| one.since.elapsed() < LONGEST);
+        if had > 0 && self.prepared.is_empty() {
+            // Whoever asks next waits a little longer.
+            self.last = None;
+        }
     }
 
     /// A pool that cannot be filled, for want of processes or memory, is no reason to end those who run.
@@ -152,6 +202,29 @@ impl Server {
         if self.pause.is_none() && self.pool.len() < self.options.pool && self.fill().is_err() {
             self.pause = Instant::now().checked_add(PAUSE);
         }
+    }
+
+    /// Whether one more could stand for the next order.
+    fn wants_prepared(&self) -> bool {
+        self.last.is_some() && self.prepared.len() < self.options.pool.div_ceil(4)
+    }
+
+    fn prepare_one(&mut self) {
+        if self.pause.is_none() && self.wants_prepared() && self.prepare().is_err() {
+            // Its places may be gone; the next order says what is wanted.
+            self.last = None;
+        }
+    }
+
+    /// One more sandbox shaped like the last order.
+    fn prepare(&mut self) -> Result<(), NotMade> {
+        let Some(shape) = self.last.clone() else { return Ok(()) };
+        let run = RunId::new().map_err(io::Error::other)?;
+        let null = || self.null.try_clone().map(Some);
+        let ends = InsideEnds([null()?, null()?, null()?]);
+        let (standing, plan) = self.begin(run, &shape, Command::default(), &ends)?;
+        self.prepared.push(Prepared { shape, plan, standing, since: Instant::now() });
+        Ok(())
     }
 
     fn ready(&self, caller: BorrowedFd<'_>) -> io::Result<Vec<On>> {
@@ -221,6 +294,8 @@ impl Server {
                     // Now the command works and nobody waits for us.
                     if self.pool.len() < self.options.pool / 2 {
                         self.fill_one();
+                    } else if self.prepared.is_empty() {
+                        self.prepare_one();
                     }
                     None
                 }
@@ -262,8 +337,73 @@ impl Server {
         if self.runs.len() >= MOST_RUNS {
             return Err(NotMade::TooMany);
         }
-        let run = order.run.clone();
-        let spec = self.spec(order)?;
+        let (run, command, shape) = prepared::parts(order);
+        if command.words.is_empty() {
+            return Err(NotMade::NoCommand);
+        }
+        if let Some((found, path)) = self.take(&shape, &command, &standard) {
+            match account(&found.standing, &found.plan, &standard, Some(&path)) {
+                Ok(account) if account.differences.is_empty() => {
+                    self.runs.insert(run, Run { standing: found.standing, gone: false, ended: None });
+                    return Ok(account);
+                }
+                // Something was changed under it: made anew.
+                Ok(_) | Err(_) => self.unwanted.push(found),
+            }
+        }
+        let [input, output, error] = standard.each_ref().map(|fd| fd.try_clone().map(Some));
+        let ends = InsideEnds([input?, output?, error?]);
+        let (standing, plan) = self.begin(run.clone(), &shape, command, &ends)?;
+        ready(&standing.line)?;
+        let account = account(&standing, &plan, &standard, None)?;
+        if account.differences.is_empty() {
+            self.last = Some(shape);
+            self.runs.insert(run, Run { standing, gone: false, ended: None });
+        }
+        Ok(account)
+    }
+
+    /// One that stands already for such an order, with its command told, and the program's path.
+    fn take(
+        &mut self,
+        shape: &Shape,
+        command: &Command,
+        standard: &[OwnedFd; 3],
+    ) -> Option<(Prepared, std::path::PathBuf)> {
+        let is_mounted = poll(
+            &mut [PollFd::new(&self.mounts, PollFlags::PRI)],
+            Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }),
+        ) != Ok(0);
+        if is_mounted || self.last.as_ref() != Some(shape) {
+            self.unwanted.append(&mut self.prepared);
+        }
+        if self.unwanted.len() > MOST_UNWANTED {
+            self.unwanted.clear();
+        }
+        // The oldest: it has surely come to stand.
+        let found = if self.prepared.is_empty() { return None } else { self.prepared.remove(0) };
+        let is_theirs = self.spec(shape, Command::default()).is_ok_and(|spec| {
+            found.plan.identity.owns.is_none_or(|owns| spec.owner().is_ok_and(|owner| owner == owns))
+        });
+        let is_usable = is_theirs && found.shape == *shape && found.since.elapsed() < LONGEST;
+        match if is_usable { found.take(command, standard) } else { Ok(None) } {
+            Ok(Some(path)) => Some((found, path)),
+            Ok(None) | Err(_) => {
+                self.unwanted.push(found);
+                None
+            }
+        }
+    }
+
+    /// A sandbox of the pool with its plan; it will stand in a moment.
+    fn begin(
+        &mut self,
+        run: RunId,
+        shape: &Shape,
+        command: Command,
+        ends: &InsideEnds,
+    ) -> Result<(Filled, Plan), NotMade> {
+        let spec = self.spec(shape, command)?;
         let owner = spec.owner()?;
         if owner != self.owner {
             // What waits was made for somebody else's files.
@@ -274,63 +414,39 @@ impl Server {
             self.fill()?;
         }
         let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
-        let plan = spec.plan_for(run.clone(), &waiting)?;
+        let plan = spec.plan_for(run, &waiting)?;
         self.proven.ensure(&plan)?;
-        let kinds = [Kind::Passed; 3];
-        let ends = standard.each_ref().map(|fd| fd.try_clone().map(Some));
-        let [input, output, error] = ends;
-        let standing = waiting.give(&plan, &InsideEnds([input?, output?, error?]))?;
-        ready(&standing.line)?;
-        let measuring = Measuring {
-            plan: &plan,
-            pid: standing.tree.pid,
-            groups: &standing.groups,
-            kinds,
-            host: &standard,
-        };
-        let found = measuring.measure(None)?;
-        let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
-        let account = Account {
-            pid: standing.tree.pid.as_raw_pid(),
-            facts: found.facts,
-            differences: Account::words(differences),
-        };
-        if account.differences.is_empty() {
-            self.runs.insert(run, Run { standing, gone: false, ended: None });
-        }
-        Ok(account)
+        Ok((waiting.give(&plan, ends)?, plan))
     }
 
-    /// The order as a spec; every path beneath a root, without links.
-    fn spec(&self, order: Order) -> Result<Spec, NotMade> {
+    /// An order as a spec; every path beneath a root, without links.
+    fn spec(&self, shape: &Shape, command: Command) -> Result<Spec, NotMade> {
         let within = |path: &Path| {
             let root = self.options.roots.iter().find(|root| path.starts_with(root));
             let root = root.ok_or_else(|| NotMade::Outside(path.to_owned()))?;
             Ok::<_, NotMade>(Entry { path: path.to_owned(), within: root.clone() })
         };
-        let mut spec = Spec::closed(order.command, order.directory)
-            .user(order.user)
-            .memory(order.tmp)
-            .limit(Limited::Files, order.files)
-            .limit(Limited::FileSize, order.file_size)
-            .limit(Limited::Processes, order.pids)
+        let wanted = Wanted { memory: shape.memory, pids: Some(shape.pids), cpu: shape.cpu, io: None };
+        let mut spec = Spec::closed(command.words, shape.directory.clone())
+            .user(shape.user.clone())
+            .memory(shape.tmp)
+            .limit(Limited::Files, shape.files)
+            .limit(Limited::FileSize, shape.file_size)
+            .limit(Limited::Processes, shape.pids)
             .limit(Limited::Core, 0)
-            .together(
-                Wanted { memory: order.memory, pids: Some(order.pids), cpu: order.cpu, io: None },
-                false,
-            );
-        let (home, at) = order.home;
-        spec = spec.home_entry(&within(&home)?, at);
-        for path in &order.read {
+            .together(wanted, false);
+        let (home, at) = &shape.home;
+        spec = spec.home_entry(&within(home)?, at.clone());
+        for path in &shape.read {
             spec = spec.entry(&within(path)?, Access::Read);
         }
-        for path in &order.write {
+        for path in &shape.write {
             spec = spec.entry(&within(path)?, Access::Write);
         }
-        if order.trace {
+        if shape.trace {
             spec = spec.tracing();
         }
-        for (name, value) in order.environment {
+        for (name, value) in command.variables {
             spec = spec.variable(name, value);
         }
         Ok(spec)
@@ -360,4 +476,29 @@ impl Server {
         self.left.push(std::mem::take(&mut run.standing.groups));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
+}
+
+/// What holds around a sandbox that stands; `program` is the path of its command if process 1 is still being told.
+fn account(
+    standing: &Filled,
+    plan: &Plan,
+    host: &[OwnedFd; 3],
+    program: Option<&Path>,
+) -> io::Result<Account> {
+    let measuring = Measuring {
+        plan,
+        pid: standing.tree.pid,
+        groups: &standing.groups,
+        kinds: [Kind::Passed; 3],
+        host,
+        takes: program.map(|_| &standing.line),
+        program,
+    };
+    let found = measuring.measure(None)?;
+    let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
+    Ok(Account {
+        pid: standing.tree.pid.as_raw_pid(),
+        facts: found.facts,
+        differences: Account::words(differences),
+    })
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -232,4 +232,27 @@ fn sbx_11_where_it_does_not_apply_it_says_what_to_do() {
     fs::remove_dir_all(machine.at("etc/apparmor.d")).unwrap();
     machine.refuses(&mut machine.command(&[]), "install the package `apparmor`");
     assert!(machine.ledger().is_empty() && !machine.at("told").exists());
+}
+
+/// `sudo` can keep the home of whoever called: files of root there would lock that person out.
+#[test]
+fn a_run_of_root_leaves_nothing_in_somebody_elses_home() {
+    let Some(machine) = Machine::new() else { return };
+    let (home, work) = (machine.at("home"), machine.at("work"));
+    for folder in [&home, &work] {
+        fs::create_dir(folder).unwrap();
+    }
+    std::os::unix::fs::chown(&home, Some(USER), Some(USER)).unwrap();
+    let run = |home: &Path| {
+        let mut command = Command::new(tests::program("palisade"));
+        command.args(["run", "--", "true"]).current_dir(&work).env("HOME", home);
+        command.env_remove("XDG_STATE_HOME").env_remove("XDG_CONFIG_HOME").output().unwrap()
+    };
+    let refused = run(&home);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(125) && said.contains("sudo -H"), "{said}");
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
+    // The control: in root's own it runs.
+    let done = run(&machine.at("root-home"));
+    assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
 }

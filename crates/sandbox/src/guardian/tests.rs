@@ -94,6 +94,22 @@ fn what_cannot_be_watched_is_still_looked_through() {
 }
 
 #[test]
+fn what_is_deeper_than_a_path_can_say_is_passed_by() {
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    let (_folder, root) = scene();
+    fs::write(root.join(".env"), "").unwrap();
+    let (name, flags) = ("d".repeat(240), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC);
+    let mut above = openat(CWD, &root, flags, Mode::empty()).unwrap();
+    for _ in 0..20 {
+        mkdirat(&above, &name, Mode::from_raw_mode(0o755)).unwrap();
+        above = openat(&above, &name, flags, Mode::empty()).unwrap();
+    }
+    let mut tree = Tree::new().unwrap();
+    assert_eq!(scanned(&mut tree, &root), [root.join(".env")]);
+    assert!(tree.is_partial());
+}
+
+#[test]
 fn a_link_on_the_way_is_not_followed() {
     let (_folder, root) = scene();
     fs::create_dir_all(root.join("w")).unwrap();

@@ -146,10 +146,19 @@ impl Tree {
                 Ok(folder) => folder,
                 // What we may not read, the inside may not either; what is no directory any more is told by an event.
                 Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => continue,
+                // Deeper than a path can say.
+                Err(Errno::NAMETOOLONG) => {
+                    self.is_partial = true;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
-            if !self.add(folder.as_fd(), &path)? {
-                self.is_partial = true;
+            match self.add(folder.as_fd(), &path) {
+                Ok(true) => {}
+                Ok(false) => self.is_partial = true,
+                // It was closed to us a moment ago; an event tells when it opens.
+                Err(Errno::ACCESS) => continue,
+                Err(error) => return Err(error.into()),
             }
             for entry in Dir::new(folder)? {
                 let entry = match entry {

@@ -24,17 +24,21 @@ pub(crate) struct OwnRecord {
     resting: Cell<Option<Resting>>,
 }
 
+/// That the state is the caller's own, before anything is put there: `sudo` can leave the home of whoever called, and files of
+/// root there would lock that person out.
+pub(crate) fn is_own(state: &Path) -> Result<(), Failure> {
+    let there = || state.ancestors().find_map(|path| std::fs::metadata(path).ok());
+    if !rustix::process::geteuid().is_root() || there().is_none_or(|found| found.uid() == 0) {
+        return Ok(());
+    }
+    let state = state.display();
+    Err(Failure::Program(format!("the state directory `{state}` is not root's; try again with `sudo -H`")))
+}
+
 impl OwnRecord {
     /// Takes it, or makes it at the first run.
-    ///
-    /// `sudo` can leave the home of whoever called: files of root there would lock that person out.
     pub(crate) fn open(state: &Path) -> Result<Self, Failure> {
-        let there = || state.ancestors().find_map(|path| std::fs::metadata(path).ok());
-        if rustix::process::geteuid().is_root() && there().is_some_and(|found| found.uid() != 0) {
-            let state = state.display();
-            let text = format!("the state directory `{state}` is not root's; try again with `sudo -H`");
-            return Err(Failure::Program(text));
-        }
+        is_own(state)?;
         Self::opened(state)
     }
 

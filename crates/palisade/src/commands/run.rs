@@ -26,7 +26,7 @@ use super::changes::Layered;
 use super::doctor;
 use super::ending;
 use super::explain;
-use super::record::OwnRecord;
+use super::record::{self, OwnRecord};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -73,6 +73,7 @@ pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode 
 
 fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
     let home = Home::find(config);
+    record::is_own(&home.state)?;
     let mut caller = caller(&home, &args.command)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
     // First of all: by it the next run finds what this one leaves if it is killed.

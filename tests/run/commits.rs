@@ -156,7 +156,11 @@ fn root_leaves_files_to_their_owner() {
     // The repository of a user, in which root runs an agent.
     let mut room = Room::with_repository(Who::User(23_999));
     room.who = Who::Root;
+    let home = room.home();
+    let own = |user| std::os::unix::fs::chown(&home, Some(user), Some(user)).unwrap();
+    own(0);
     room.run(COMMIT).ok().tells("main moved from");
+    own(23_999);
     room.who = Who::User(23_999);
     assert_eq!(room.git(&["status", "--porcelain"]), "");
     room.git(&["commit", "-q", "--allow-empty", "-m", "third"]);

@@ -108,7 +108,7 @@ impl Room {
     }
 
     pub fn runs(&self) -> PathBuf {
-        self.folder.path().join("home/.local/state/palisade/runs")
+        self.home().join(".local/state/palisade/runs")
     }
 
     /// A file that hostile settings would make.

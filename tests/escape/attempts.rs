@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::kit::{Stage, Who, both, finish, finished, read_line};
 use crate::terminal::Terminal;
 
-/// What is said not to be held: a service of the host that listens in the project itself (`SECURITY.md`), and hooks that
-/// package managers write at every install, so that they can only be told (`control.toml`).
-const NOT_HELD: [&str; 2] = ["connect-in-the-project", "plant-commit-tool"];
+/// What is said not to be held: hooks that package managers write at every install, so that they can only be told
+/// (`control.toml`).
+const NOT_HELD: [&str; 1] = ["plant-commit-tool"];
 
 /// What gets through on any host, for anybody: no privilege is needed, and nothing that a kernel may lack.
 const ORDINARY: [&str; 7] = ["read-", "change-outside-", "plant-", "connect-", "send-", "leave-set", "find-"];

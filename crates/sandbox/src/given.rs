@@ -118,6 +118,7 @@ impl Spec {
             spec = spec.entry(entry, Access::Write);
         }
         let shown = profile.read.iter().chain(&profile.write).map(|entry| entry.path.as_path());
+        guardian.gives(shown.clone());
         for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
             spec = spec.mounts(hide(place, &mut guardian).map_err(failed(place))?);
         }

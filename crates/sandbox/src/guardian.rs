@@ -85,7 +85,7 @@ impl Guardian {
         Ok(Self { tree, hidden, worktree, must: BTreeSet::new(), items: Vec::new(), is_layered: false })
     }
 
-    /// Watches a place that is shown; what in it has a hidden name.
+    /// Watches a place that is shown; what in it has a hidden name, or is the socket of a service of the host.
     pub(crate) fn hidden(&mut self, place: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         if !self.hidden.hide().is_empty() {
@@ -105,6 +105,11 @@ impl Guardian {
         }
     }
 
+    /// These are given by name, also if they are sockets.
+    pub(crate) fn gives<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
+        self.tree.sockets = Some(paths.map(Path::to_owned).collect());
+    }
+
     /// These are stubs, so nothing is in them yet.
     pub(crate) fn stubs(&mut self, mounts: &[Mount]) {
         let nothing = mounts.iter().filter(|mount| mount.source == Source::Nothing);
@@ -114,6 +119,7 @@ impl Guardian {
     /// Takes the covers of a plan, and watches where they are.
     fn over(&mut self, plan: &Plan) -> Result<(), Unguarded> {
         self.tree.stubs.clear();
+        self.tree.sockets = None;
         let mounts: Vec<&Mount> = plan.own_mounts().collect();
         let is_layer = |mount: &&&Mount| {
             matches!(mount.source, Source::Layer(_)) && self.worktree.starts_with(&mount.at)

@@ -48,7 +48,7 @@ impl Held {
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
         let Self { plan, tree, standard, groups, .. } = self;
         let (kinds, host) = (standard.kinds, &standard.host);
-        Measuring { plan, pid: tree.pid, groups, kinds, host, program: None, takes: None }
+        Measuring { plan, pid: tree.pid, groups, kinds, host, program: None, takes: None, watches: true }
             .measure(Some(remembered))
     }
 }
@@ -65,6 +65,8 @@ pub(crate) struct Measuring<'a> {
     pub(crate) program: Option<&'a Path>,
     /// Where process 1 will say that it has its three descriptors, if it is still taking them.
     pub(crate) takes: Option<&'a Line>,
+    /// Whether the launcher looks after limits that the kernel does not.
+    pub(crate) watches: bool,
 }
 
 impl Measuring<'_> {
@@ -538,7 +540,7 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
         let holds = is_member(name) && held.groups.enforced.iter().any(|enforced| enforced.name == name);
         let by = match (holds, name) {
             (true, _) => Enforcement::Enforced,
-            (false, "memory") => Enforcement::Watched,
+            (false, "memory") if held.watches => Enforcement::Watched,
             (false, _) => Enforcement::Absent,
         };
         found.insert(name.to_owned(), Measured::read(Limit { value, by }));

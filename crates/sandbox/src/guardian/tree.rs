@@ -55,6 +55,9 @@ pub(super) struct Tree {
     is_partial: bool,
     /// Empty directories of ours, which the first walk passes by.
     pub(super) stubs: HashSet<PathBuf>,
+    /// Sockets that are given by name: others, of services of the host, are hidden. None after the first walk, when those
+    /// that appear may be the sandbox's own.
+    pub(super) sockets: Option<HashSet<PathBuf>>,
 }
 
 fn wanted() -> WatchFlags {
@@ -76,7 +79,8 @@ impl Tree {
                 other => other.into(),
             })?;
         let (roots, folders, most, is_partial) = (Vec::new(), HashMap::new(), MOST_WATCHED, false);
-        Ok(Self { inotify, roots, folders, most, is_partial, stubs: HashSet::new() })
+        let sockets = Some(HashSet::new());
+        Ok(Self { inotify, roots, folders, most, is_partial, stubs: HashSet::new(), sockets })
     }
 
     /// Whether some of it is not watched.
@@ -183,7 +187,9 @@ impl Tree {
                 if kind == FileType::Symlink {
                     continue;
                 }
-                if hidden.hides(name) {
+                let is_service = kind == FileType::Socket
+                    && self.sockets.as_ref().is_some_and(|given| !given.contains(&at));
+                if is_service || hidden.hides(name) {
                     found.push(at);
                 } else if kind == FileType::Directory
                     && !INSTALLED.iter().any(|own| own.as_bytes() == name)

@@ -492,6 +492,7 @@ fn account(
         kinds: [Kind::Passed; 3],
         host,
         takes: program.map(|_| &standing.line),
+        watches: false,
         program,
     };
     let found = measuring.measure(None)?;

@@ -327,12 +327,18 @@ fn aut_17_a_restore_that_is_killed_is_whole_or_refused() {
         "ledger",
         "store",
         "store/palisade.db",
+        "restored",
     ] {
         let (mut new, file) = new_home(&key, &backup);
         let seen = new.data().join(step);
         kill_restore(&new, &file, &[], || seen.exists());
         whole_or_refused(&mut new, &file, &[], step);
     }
+    // As it goes, with half of it gone: the new installation is whole, and can be started or made again.
+    let (mut new, file) = new_home(&key, &backup);
+    restore(&new, &file, &[]).unwrap();
+    fs::create_dir(new.data().join("restored")).unwrap();
+    whole_or_refused(&mut new, &file, &[], "half gone");
     // And at points that nobody chose.
     let (new, file) = new_home(&key, &backup);
     let began = std::time::Instant::now();

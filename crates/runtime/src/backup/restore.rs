@@ -2,8 +2,8 @@
 //!
 //! Order: everything is checked to its end; then a folder `restoring` says on the disk that something is under
 //! way; in it rows and ledger are made, recorded and synced; then they are moved to their places, on PostgreSQL
-//! with the rows committed last; then the folder goes. Invariant: while `restoring` is there no daemon starts,
-//! and what stands beside it was put there by the restore that made it.
+//! with the rows committed last; then the folder goes, in one step. Invariant: while `restoring` is there no daemon
+//! starts, and what stands beside it was put there by the restore that made it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -21,6 +21,8 @@ use super::sealed::{Opening, Part, Section, check, next_part};
 use crate::boot::{Source, ledger_keys, open_engine};
 
 const FOLDER: &str = "restoring";
+/// What it is called while it goes: half of it must not look like a restore that has not begun.
+const DONE: &str = "restored";
 /// The file in it that says what was being restored into.
 const INTO: &str = "into";
 
@@ -86,12 +88,16 @@ pub async fn restore(
     // Everything is checked to its end before anything is written.
     check(&mut opened).map_err(foreign_or_io)?;
     clear(data)?;
+    remove(&data.join(DONE))?;
     begin(data, source)?;
     let restored = fill(data, source, ring, clock, opened).await;
     // Neither was there before; half of them is worth nothing. Where nobody knows, the folder stays and says so.
     if !matches!(restored, Err(RestoreError::Unsure(_))) {
         match &restored {
-            Ok(_) => remove(&data.join(FOLDER))?,
+            Ok(_) => {
+                fs::rename(data.join(FOLDER), data.join(DONE))?;
+                remove(&data.join(DONE))?;
+            }
             Err(_) => drop(clear(data)),
         }
         sync(data)?;

@@ -1,8 +1,17 @@
 //! `palisade apply` killed at any time.
 
-use std::time::Instant;
-
 use crate::scene::{Scene, everybody, shape, snapshot};
+
+/// The number of the last apply, and how long its journal is.
+fn last_journal(scene: &Scene) -> (u64, u64) {
+    let folders = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let applies = folders(scene.state().join("runs")).flat_map(|run| folders(run.path().join("applies")));
+    let numbered = applies.filter_map(|one| Some((one.file_name().to_str()?.parse().ok()?, one.path())));
+    let last = numbered.max_by_key(|(number, _)| *number);
+    last.map_or((0, 0), |(number, path)| {
+        (number, std::fs::metadata(path.join("journal")).map_or(0, |found| found.len()))
+    })
+}
 
 #[test]
 fn an_apply_that_is_killed_is_rolled_back_by_the_next_command() {
@@ -11,19 +20,22 @@ fn an_apply_that_is_killed_is_rolled_back_by_the_next_command() {
         let scene = Scene::new(who, before);
         let was = snapshot(&scene.worktree());
         scene.run("for i in $(seq 150); do echo new > d$i/f; rm d$i/g; echo more > d$i/h; done; rm -r d7; mkdir -p a/b");
-        let began = Instant::now();
         scene.done(&["apply"]);
-        let whole = began.elapsed();
+        let (_, whole) = last_journal(&scene);
         scene.done(&["apply", "--undo"]);
-        let (mut torn, rounds) = (0, u32::try_from(tests::scale(240, 12)).unwrap());
-        for round in 0..rounds * 10 {
-            // How long a whole one takes changes with what else is going on: until one was cut off.
-            if round >= rounds && torn > 0 {
-                break;
-            }
+        let mut torn = 0;
+        for round in 0..u64::try_from(tests::scale(240, 12)).unwrap() {
+            let (before, _) = last_journal(&scene);
             let mut apply = scene.prepared(&["apply"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-            // From early to late in the time that a whole one takes.
-            std::thread::sleep(whole.mul_f64(0.05 + 0.08 * f64::from(round % 12)));
+            // When it has come as far as this, from early to late.
+            let far = whole * (round % 12) / 13;
+            while apply.try_wait().unwrap().is_none() {
+                let (number, length) = last_journal(&scene);
+                if number > before && length > far {
+                    break;
+                }
+                std::thread::yield_now();
+            }
             let _ = apply.kill();
             apply.wait().unwrap();
             let state = scene.json(&["runs"])[0]["state"].as_str().unwrap().to_owned();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use sandbox::spawner::{Answer, Options, Order, Spawner, Verb};
-use sandbox::{Ended, RunId};
+use sandbox::{Ended, Permit, RunId};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::median;
@@ -314,7 +314,7 @@ fn available() -> anyhow::Result<u64> {
 fn started(spawner: &Spawner, place: &Path, command: &[&str], null: &OwnedFd) -> anyhow::Result<RunId> {
     let order = order(place, command)?;
     let run = order.run.clone();
-    spawner.launch(order, [null.as_fd(), null.as_fd(), null.as_fd()])?;
+    spawner.launch(Permit::own_process(), order, [null.as_fd(), null.as_fd(), null.as_fd()])?;
     match spawner.hear()? {
         Answer::Ready { account, .. } => ensure!(account.differences.is_empty(), "{:?}", account.differences),
         Answer::Refused { why, .. } => bail!("{why}"),

@@ -9,10 +9,11 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::plan::Mount;
+use crate::root;
 
 /// Moves aside what is in the way of these mounts. A home `within` a directory is found beneath it, without links.
 pub(crate) fn clear(
@@ -22,13 +23,9 @@ pub(crate) fn clear(
     mounts: &[Mount],
 ) -> rustix::io::Result<()> {
     let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let top = match within.and_then(|within| Some((within, host.strip_prefix(within).ok()?))) {
-        Some((within, rest)) if !rest.as_os_str().is_empty() => {
-            let base = rustix::fs::open(within, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-            rustix::fs::openat2(&base, rest, open, Mode::empty(), resolve)?
-        }
-        _ => rustix::fs::open(host, open, Mode::empty())?,
+    let top = match root::place(within, host)? {
+        Some(top) => top,
+        None => rustix::fs::open(host, open, Mode::empty())?,
     };
     for mount in mounts.iter().filter(|mount| mount.at != home) {
         if let Ok(below) = mount.at.strip_prefix(home) {

@@ -537,7 +537,7 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
     let together = held.plan.together;
     for (name, value) in [("memory", together.memory), ("pids", together.pids), ("cpu", together.cpu)] {
         let Some(value) = value else { continue };
-        let holds = is_member(name) && held.groups.enforced.iter().any(|enforced| enforced.name == name);
+        let holds = is_member(name) && held.groups.holds(name);
         let by = match (holds, name) {
             (true, _) => Enforcement::Enforced,
             (false, "memory") if held.watches => Enforcement::Watched,

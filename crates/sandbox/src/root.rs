@@ -34,9 +34,9 @@ fn created(file_system: &OwnedFd, attributes: u64) -> io::Result<OwnedFd> {
     Ok(rustix::mount::fsmount(file_system.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
-/// What a mount is made from, if it is beneath a place that it must not leave.
-fn place(mount: &Mount, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
-    let Some(within) = mount.within.as_deref() else { return Ok(None) };
+/// A path of the host, without following a link, if it is beneath a place that it must not leave; none if it is not.
+pub(crate) fn place(within: Option<&Path>, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
+    let Some(within) = within else { return Ok(None) };
     let Some(rest) = path.strip_prefix(within).ok().filter(|rest| !rest.as_os_str().is_empty()) else {
         return Ok(None);
     };
@@ -49,7 +49,7 @@ fn place(mount: &Mount, path: &Path) -> rustix::io::Result<Option<OwnedFd>> {
 /// Whether what is mounted at a place inside is what it would be made from now.
 pub(crate) fn is_current(mount: &Mount, root: BorrowedFd<'_>) -> bool {
     let Source::Host(path) = &mount.source else { return true };
-    let host = match place(mount, path) {
+    let host = match place(mount.within.as_deref(), path) {
         Ok(Some(place)) => rustix::fs::fstat(place),
         Ok(None) => rustix::fs::lstat(path),
         Err(_) => return false,
@@ -67,7 +67,7 @@ pub(crate) fn is_current(mount: &Mount, root: BorrowedFd<'_>) -> bool {
 pub(crate) fn copy(mount: &Mount, path: &Path, owners: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
-    let tree = match place(mount, path)? {
+    let tree = match place(mount.within.as_deref(), path)? {
         Some(place) => rustix::mount::open_tree(&place, "", flags | OpenTreeFlags::AT_EMPTY_PATH)?,
         None => rustix::mount::open_tree(CWD, path, flags | OpenTreeFlags::AT_SYMLINK_NOFOLLOW)?,
     };

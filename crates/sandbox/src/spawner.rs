@@ -24,6 +24,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 pub use message::{Account, Answer, Order, Verb};
 
 use crate::launch::Tree;
+use crate::permit::Permit;
 use crate::receipt::RunId;
 use crate::sys::process::{Side, fork, leave};
 
@@ -89,7 +90,8 @@ impl Spawner {
     ///
     /// # Errors
     /// When the message cannot be sent.
-    pub fn launch(&self, order: Order, standard: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+    pub fn launch(&self, permit: Permit, order: Order, standard: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+        let Permit { .. } = permit;
         message::send(self.line.as_fd(), &Verb::Launch(Box::new(order)), &standard)
     }
 

@@ -115,16 +115,17 @@ impl Spec {
 
     /// A directory of the host as the home inside, at `at`.
     #[must_use]
-    pub fn home(mut self, host: PathBuf, at: PathBuf) -> Self {
-        self.places.push(Place { host, at: at.clone(), access: Access::Write, within: None });
-        self.home = at;
-        self
+    pub fn home(self, host: PathBuf, at: PathBuf) -> Self {
+        self.home_within(host, None, at)
     }
 
     /// The same, found beneath a directory without following a link.
     #[must_use]
-    pub(crate) fn home_entry(mut self, entry: &Entry, at: PathBuf) -> Self {
-        let (host, within) = (entry.path.clone(), Some(entry.within.clone()));
+    pub(crate) fn home_entry(self, entry: &Entry, at: PathBuf) -> Self {
+        self.home_within(entry.path.clone(), Some(entry.within.clone()), at)
+    }
+
+    fn home_within(mut self, host: PathBuf, within: Option<PathBuf>, at: PathBuf) -> Self {
         self.places.push(Place { host, at: at.clone(), access: Access::Write, within });
         self.home = at;
         self

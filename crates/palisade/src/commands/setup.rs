@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use ledger::{Decision, Draft};
 use serde_json::json;
@@ -27,6 +28,8 @@ const NAME: &str = "palisade";
 /// How a file of ours begins.
 const MARK: &str =
     "# Written by `palisade setup apparmor`; `palisade setup apparmor --remove` takes it back.\n";
+/// How long it may take to load one.
+const LONGEST: Duration = Duration::from_secs(30);
 /// What loads profiles.
 const PARSERS: [&str; 2] = ["usr/sbin/apparmor_parser", "sbin/apparmor_parser"];
 
@@ -266,7 +269,17 @@ impl Machine {
 fn parsed(parser: &Path, what: &str, file: &Path) -> Result<(), Failure> {
     let mut command = Command::new(parser);
     command.arg(what).arg(file).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdin(Stdio::null());
-    let output = command.output().map_err(Failure::file(parser))?;
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(Failure::file(parser))?;
+    let deadline = Instant::now() + LONGEST;
+    while child.try_wait().map_err(Failure::file(parser))?.is_none() {
+        if Instant::now() > deadline {
+            let _ = child.kill().and_then(|()| child.wait().map(drop));
+            let seconds = LONGEST.as_secs();
+            return Err(Failure::Program(format!("apparmor_parser {what} did not end in {seconds} seconds")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().map_err(Failure::file(parser))?;
     if output.status.success() {
         return Ok(());
     }

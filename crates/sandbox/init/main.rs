@@ -25,6 +25,7 @@ const LINE: usize = 3;
 
 mod nr {
     pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const POLL: usize = 7;
     pub const SIGPROCMASK: usize = 14;
@@ -41,6 +42,7 @@ mod nr {
     pub const SETSID: usize = 112;
     pub const PRCTL: usize = 157;
     pub const SIGNALFD4: usize = 289;
+    pub const PIPE2: usize = 293;
 }
 
 const SIGKILL: usize = 9;
@@ -211,6 +213,24 @@ fn told_command() -> (usize, usize, usize) {
     unsafe { (*words, words.add(1) as usize, words.add(count + 2) as usize) }
 }
 
+/// Waits for the word of process 1, then becomes the command.
+fn become_told_command((path, arguments, environment): (usize, usize, usize), pipe: [i32; 2]) -> ! {
+    // SAFETY: no pointers. Nobody may look in here; with the writing end open, the end of process 1 would be missed.
+    unsafe {
+        call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0);
+        call(nr::CLOSE, pipe[1] as usize, 0, 0, 0);
+    }
+    let mut tty = 0u8;
+    loop {
+        // SAFETY: one byte, as is said, that lives across the call.
+        match unsafe { call(nr::READ, pipe[0] as usize, &raw mut tty as usize, 1, 0) } {
+            1 => become_command(path, arguments, environment, tty),
+            EINTR => {}
+            _ => exit(125),
+        }
+    }
+}
+
 /// Becomes the command; comes back only as an error number, told on the line.
 fn become_command(path: usize, arguments: usize, environment: usize, tty: u8) -> ! {
     mask(2, 0);
@@ -234,6 +254,19 @@ struct Poll {
     revents: i16,
 }
 
+/// Waits for the word to begin; the descriptor that is the command's terminal.
+fn go() -> u8 {
+    let Some((b'G', tty)) = receive() else { exit(125) };
+    // SAFETY: no pointers. Until now the launcher had to look into this process; from now on nobody may.
+    unsafe { call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0) };
+    tty
+}
+
+fn fork() -> isize {
+    // SAFETY: no pointers; the child runs on a copy of this stack.
+    unsafe { call(nr::FORK, 0, 0, 0, 0) }
+}
+
 extern "C" fn main(stack: *const usize) -> ! {
     // SAFETY: the kernel laid out argc, the argument pointers, a null, the environment pointers, a null.
     let (count, path) = unsafe { (*stack, *stack.add(2)) };
@@ -244,24 +277,35 @@ extern "C" fn main(stack: *const usize) -> ! {
     unsafe { call(nr::FCNTL, LINE, F_SETFD, FD_CLOEXEC, 0) };
     mask(2, u64::MAX);
     send(b'R', 0);
-    let (path, arguments, environment) = if count < 3 {
+    let command;
+    if count < 3 {
         let told = told_command();
         send(b'R', 0);
-        told
+        // While the launcher looks once more, so that the command waits for nothing but the word.
+        let mut pipe = [0i32; 2];
+        // SAFETY: two numbers, that live across the call.
+        if unsafe { call(nr::PIPE2, pipe.as_mut_ptr() as usize, O_CLOEXEC, 0, 0) } < 0 {
+            exit(125);
+        }
+        command = fork();
+        if command == 0 {
+            become_told_command(told, pipe);
+        }
+        let tty = go();
+        // SAFETY: the byte lives across the call. It is taken by a child that this process alone talks to.
+        unsafe {
+            call(nr::WRITE, pipe[1] as usize, &raw const tty as usize, 1, 0);
+            call(nr::CLOSE, pipe[0] as usize, 0, 0, 0);
+            call(nr::CLOSE, pipe[1] as usize, 0, 0, 0);
+        }
     } else {
-        // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
-        unsafe { (path, stack.add(3) as usize, stack.add(count + 2) as usize) }
-    };
-    let tty = match receive() {
-        Some((b'G', tty)) => tty,
-        _ => exit(125),
-    };
-    // SAFETY: no pointers. Until now the launcher had to look into this process; from now on nobody may.
-    unsafe { call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0) };
-    // SAFETY: no pointers; the child runs on a copy of this stack.
-    let command = unsafe { call(nr::FORK, 0, 0, 0, 0) };
-    if command == 0 {
-        become_command(path, arguments, environment, tty);
+        let tty = go();
+        command = fork();
+        if command == 0 {
+            // SAFETY: as above; argc is at least 3, so these are inside what the kernel laid out.
+            let (arguments, environment) = unsafe { (stack.add(3) as usize, stack.add(count + 2) as usize) };
+            become_command(path, arguments, environment, tty);
+        }
     }
     if command < 0 {
         send(b'E', command.unsigned_abs() as u32);

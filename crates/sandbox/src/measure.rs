@@ -4,7 +4,9 @@
 //! [`receipt::compare`](crate::receipt::compare). Invariant: a fact is `measured` only if the kernel gave it back;
 //! what it merely accepted is `applied`. Not here: comparing, signing, recording.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -19,14 +21,16 @@ use crate::filter::Filter;
 use crate::groups::Groups;
 use crate::launch::Held;
 use crate::line::Line;
-use crate::plan::{Access, Limited, Mount, Part, Plan, Source};
+use crate::plan::{Limited, Part, Plan};
 use crate::receipt::{
     Binary, CapSet, Capabilities, Digest, Enforcement, Expected, Facts, Landlock, Limit, Measured,
-    MountEntry, Mounts, Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace,
-    PlannedNamespaces, PlannedSeccomp, PlannedStreams, Seccomp, Stream, Streams,
+    Namespaces, Network, PlannedCapabilities, PlannedLandlock, PlannedNamespace, PlannedNamespaces,
+    PlannedSeccomp, PlannedStreams, Seccomp, Stream, Streams,
 };
 use crate::standard::Kind;
 use crate::wall;
+
+pub(crate) use self::table::Table;
 
 /// Above this size the hash of a program is remembered on disk.
 const SMALL: u64 = 512 * 1024;
@@ -48,8 +52,8 @@ impl Held {
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
         let Self { plan, tree, standard, groups, .. } = self;
         let (kinds, host) = (standard.kinds, &standard.host);
-        Measuring { plan, pid: tree.pid, groups, kinds, host, program: None, takes: None, watches: true }
-            .measure(Some(remembered))
+        let (pid, table, program, takes, watches) = (tree.pid, None, None, None, true);
+        Measuring { plan, pid, groups, kinds, host, table, program, takes, watches }.measure(Some(remembered))
     }
 }
 
@@ -61,6 +65,8 @@ pub(crate) struct Measuring<'a> {
     pub(crate) groups: &'a Groups,
     pub(crate) kinds: [Kind; 3],
     pub(crate) host: &'a [OwnedFd; 3],
+    /// Its mounts, if they were looked at before.
+    pub(crate) table: Option<&'a Table>,
     /// What it will start, if process 1 was not begun with it.
     pub(crate) program: Option<&'a Path>,
     /// Where process 1 will say that it has its three descriptors, if it is still taking them.
@@ -93,7 +99,14 @@ impl Measuring<'_> {
             bounding: set("CapBnd")?,
             ambient: set("CapAmb")?,
         };
-        let table = process.mounts(self.plan)?;
+        let read;
+        let table = match self.table.filter(|table| table.holds()) {
+            Some(known) => known,
+            None => {
+                read = Table::read(&process, self.plan)?;
+                &read
+            }
+        };
         let (own_namespaces, own_filters) = own()?;
         let (limits, planned_limits) = limits(self, &process)?;
         let binary = process.binary(self.program, remembered)?;
@@ -109,7 +122,7 @@ impl Measuring<'_> {
             host_gid: Measured::read(number("Gid")?),
             inside_uid: Measured::read(process.inside_user()?),
             namespaces,
-            mounts: Measured::read(Mounts::over(&table)),
+            mounts: Measured::read(table.found),
             landlock: landlock(plan),
             seccomp: Seccomp {
                 filter: Measured::applied(filter),
@@ -128,7 +141,7 @@ impl Measuring<'_> {
             host_gid: plan.identity.host_group,
             inside_uid: plan.identity.user,
             namespaces: planned(own_namespaces),
-            mounts: Mounts::over(&planned_table(plan, &table)),
+            mounts: table.planned,
             landlock: {
                 let Landlock { abi, handled, scopes } = landlock(plan);
                 PlannedLandlock { abi: abi.value, handled: handled.value, scopes: scopes.value }
@@ -185,6 +198,26 @@ fn strange(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the kernel did not tell `{what}` of process 1"))
 }
 
+fn bytes(file: &OwnedFd) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(8 * 1024);
+    loop {
+        bytes.reserve(4 * 1024);
+        match rustix::io::read(file, rustix::buffer::spare_capacity(&mut bytes)) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Names need not be text; what is planned is compared in the same spelling.
+fn text(bytes: Vec<u8>) -> String {
+    match String::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(strange) => String::from_utf8_lossy(strange.as_bytes()).into_owned(),
+    }
+}
+
 /// A process, through its directory in `/proc`.
 struct Process(OwnedFd);
 
@@ -195,24 +228,15 @@ impl Process {
     }
 
     fn bytes(&self, name: &str) -> io::Result<Vec<u8>> {
-        let file = rustix::fs::openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let mut bytes = Vec::with_capacity(8 * 1024);
-        loop {
-            bytes.reserve(4 * 1024);
-            match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut bytes)) {
-                Ok(0) => return Ok(bytes),
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        bytes(&self.open(name)?)
+    }
+
+    fn open(&self, name: &str) -> io::Result<OwnedFd> {
+        Ok(rustix::fs::openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
     fn text(&self, name: &str) -> io::Result<String> {
-        // Names need not be text; what is planned is compared in the same spelling.
-        Ok(match String::from_utf8(self.bytes(name)?) {
-            Ok(text) => text,
-            Err(strange) => String::from_utf8_lossy(strange.as_bytes()).into_owned(),
-        })
+        Ok(text(self.bytes(name)?))
     }
 
     fn link(&self, name: &str) -> rustix::io::Result<std::ffi::CString> {
@@ -255,34 +279,6 @@ impl Process {
             (Some(inside), Some("1")) => Ok(inside),
             _ => Err(strange("uid_map")),
         }
-    }
-
-    /// The mount table, without what differs from run to run.
-    fn mounts(&self, plan: &Plan) -> io::Result<Vec<MountEntry>> {
-        let mut table = Vec::new();
-        for line in self.text("mountinfo")?.lines() {
-            let mut words = line.split(' ').skip(4);
-            let (Some(at), Some(options)) = (words.next(), words.next()) else {
-                return Err(strange("mountinfo"));
-            };
-            let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
-            let Some(kind) = kind else { return Err(strange("mountinfo")) };
-            table.push(entry(&unescaped(at), kind, options.split(',')));
-        }
-        // What a host directory is kept on is the host's business; what is ours is named.
-        let ours = ["tmpfs", "proc", "devpts", "overlay"];
-        let (mut host, mut own) = (HashSet::new(), HashSet::new());
-        for planned in &plan.mounts {
-            let kind = if matches!(planned.source, Source::Host(_)) { &mut host } else { &mut own };
-            kind.insert(planned.at.to_string_lossy());
-        }
-        for mount in &mut table {
-            let of_host = host.contains(mount.target.as_str()) && !own.contains(mount.target.as_str());
-            if of_host || !ours.contains(&mount.kind.as_str()) {
-                mount.kind = "host".into();
-            }
-        }
-        Ok(table)
     }
 
     /// Whether there is a way out: only the loopback device counts as none.
@@ -404,69 +400,6 @@ fn hashed(mut file: std::fs::File) -> io::Result<Digest> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn entry<'a>(at: &str, kind: &str, options: impl Iterator<Item = &'a str>) -> MountEntry {
-    let counted = ["ro", "nosuid", "nodev", "noexec"];
-    let flags = options.filter(|option| counted.contains(option)).map(str::to_owned).collect();
-    MountEntry { target: at.to_owned(), kind: kind.to_owned(), root: String::new(), flags }
-}
-
-/// A path as `mountinfo` writes it, with three octal digits for what would break the line.
-fn unescaped(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, more)) = rest.split_first() {
-        let octal = (*first == b'\\').then(|| more.get(..3)).flatten();
-        let byte = octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match byte {
-            Some(byte) => {
-                out.push(byte);
-                rest = more.get(3..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = more;
-            }
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
-}
-
-/// The table that the plan comes to. What is mounted below a directory of the host comes along with it; it is
-/// expected where it is, provided that it has the attributes of what brought it.
-fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
-    let mut table = vec![entry("/", "tmpfs", ["ro", "nosuid", "nodev"].into_iter())];
-    table.extend(plan.mounts.iter().map(planned_entry));
-    let known: HashSet<&str> = table.iter().map(|known| known.target.as_str()).collect();
-    let brought = |extra: &&MountEntry| {
-        let brings = |mount: &&Mount| {
-            matches!(mount.source, Source::Host(_)) && Path::new(&extra.target).starts_with(&mount.at)
-        };
-        !known.contains(extra.target.as_str())
-            && plan
-                .mounts
-                .iter()
-                .rfind(brings)
-                .is_some_and(|mount| planned_entry(mount).flags.is_subset(&extra.flags))
-    };
-    let brought: Vec<MountEntry> = found.iter().filter(brought).cloned().collect();
-    table.extend(brought);
-    table
-}
-
-fn planned_entry(mount: &Mount) -> MountEntry {
-    let kind = match &mount.source {
-        Source::Host(_) => "host",
-        Source::Memory(..) | Source::Nothing => "tmpfs",
-        Source::Processes => "proc",
-        Source::Terminals => "devpts",
-        Source::Layer(_) => "overlay",
-    };
-    let read = (mount.access == Access::Read && !mount.writable_anyway).then_some("ro");
-    let devices = (mount.access != Access::Device).then_some("nodev");
-    let programs = (!mount.programs).then_some("noexec");
-    entry(&mount.at.to_string_lossy(), kind, [read, devices, programs, Some("nosuid")].into_iter().flatten())
 }
 
 fn landlock(plan: &Plan) -> Landlock {

@@ -3,7 +3,8 @@
 //! Flow: an order is a command and a [`Shape`] -> when nobody waits, another sandbox of that shape is made, up to process
 //! 1 -> the next order of the shape only tells process 1 what the command is.
 //!
-//! Invariants: it is measured when it has its command, like any other; it is used only if every place it was given is
+//! Invariants: it is measured when it has its command, like any other, but for its mounts if the kernel says that they are
+//! those of the look before; it is used only if every place it was given is
 //! still the one that an order would give, and nothing was mounted on the host since; nothing has run in it but process 1;
 //! it is not used after [`LONGEST`].
 
@@ -18,8 +19,9 @@ use rustix::io::Errno;
 
 use super::message::Order;
 use crate::begun::Filled;
-use crate::launch::{LaunchError, ready};
+use crate::launch::{LaunchError, comes, ready};
 use crate::line::Told;
+use crate::measure::Table;
 use crate::plan::Plan;
 use crate::receipt::RunId;
 use crate::{root, spec};
@@ -67,9 +69,24 @@ pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) standing: Filled,
     pub(super) since: Instant,
+    /// What is mounted in it, read when there was time.
+    pub(super) table: Option<Table>,
 }
 
 impl Prepared {
+    /// Looks at it ahead, if it has come to stand; false if it is of no use.
+    pub(super) fn look(&mut self) -> bool {
+        match comes(self.standing.line.as_fd(), Duration::ZERO) {
+            Ok(false) => true,
+            Ok(true) => {
+                let stands = ready(&self.standing.line).is_ok();
+                self.table = Table::of(self.standing.tree.pid, &self.plan).ok();
+                stands && self.table.is_some()
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Gives it its command; process 1 says when it has taken it. The program's path; none if it cannot have this command,
     /// and then it is of no more use.
     ///
@@ -80,7 +97,9 @@ impl Prepared {
         command: &Command,
         standard: &[OwnedFd; 3],
     ) -> Result<Option<PathBuf>, LaunchError> {
-        ready(&self.standing.line)?;
+        if self.table.is_none() {
+            ready(&self.standing.line)?;
+        }
         let pid = self.standing.tree.pid.as_raw_pid();
         let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(root) = rustix::fs::open(format!("/proc/{pid}/root"), open, Mode::empty()) else {

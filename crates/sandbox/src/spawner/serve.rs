@@ -17,7 +17,7 @@ use crate::begun::{Begun, Filled};
 use crate::groups::{self, Groups, Wanted};
 use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
 use crate::line::Word;
-use crate::measure::Measuring;
+use crate::measure::{Measuring, Table};
 use crate::plan::{Access, Identity, Limited, Plan};
 use crate::profile::Entry;
 use crate::receipt::{RunId, compare};
@@ -31,6 +31,8 @@ const MOST_RUNS: usize = 4096;
 /// A sandbox, and what became of its command.
 struct Run {
     standing: Filled,
+    /// Keeps its mounts until there is time to let them go.
+    table: Option<Table>,
     gone: bool,
     ended: Option<Ended>,
 }
@@ -54,8 +56,8 @@ struct Server {
     mounts: OwnedFd,
     /// When there was last time to clear away.
     cleared: Instant,
-    /// Groups of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
-    left: Vec<Groups>,
+    /// Groups and mounts of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
+    left: Vec<(Groups, Option<Table>)>,
     unwanted: Vec<Prepared>,
     /// Until when nothing is made ahead, because it could not be.
     pause: Option<Instant>,
@@ -167,10 +169,11 @@ impl Server {
             (true, pause) => Some(pause.unwrap_or_default().max(QUIET)),
             (false, _) => None,
         };
+        let looks = self.prepared.iter().any(|one| one.table.is_none()).then_some(QUIET);
         let clears = (!self.left.is_empty() || !self.unwanted.is_empty()).then_some(QUIET);
         let oldest = self.prepared.iter().map(|one| one.since).min();
         let expires = oldest.map(|since| (since + LONGEST).saturating_duration_since(now).max(QUIET));
-        [more, clears, expires].into_iter().flatten().min()
+        [more, looks, clears, expires].into_iter().flatten().min()
     }
 
     /// Nobody wants anything: clears away, and makes one more for the pool.
@@ -180,6 +183,11 @@ impl Server {
         match self.pool.len() < self.options.pool {
             true => self.fill_one(),
             false => self.prepare_one(),
+        }
+        // Last, so that what it touches is not shared with a child when an order comes.
+        for mut one in std::mem::take(&mut self.prepared) {
+            let fits = one.table.is_some() || one.look();
+            if fits { &mut self.prepared } else { &mut self.unwanted }.push(one);
         }
     }
 
@@ -206,7 +214,9 @@ impl Server {
 
     /// Whether one more could stand for the next order.
     fn wants_prepared(&self) -> bool {
-        self.last.is_some() && self.prepared.len() < self.options.pool.div_ceil(4)
+        // One who traces must see the command's process made.
+        self.last.as_ref().is_some_and(|last| !last.trace)
+            && self.prepared.len() < self.options.pool.div_ceil(4)
     }
 
     fn prepare_one(&mut self) {
@@ -223,16 +233,21 @@ impl Server {
         let null = || self.null.try_clone().map(Some);
         let ends = InsideEnds([null()?, null()?, null()?]);
         let (standing, plan) = self.begin(run, &shape, Command::default(), &ends)?;
-        self.prepared.push(Prepared { shape, plan, standing, since: Instant::now() });
+        self.prepared.push(Prepared { shape, plan, standing, since: Instant::now(), table: None });
         Ok(())
     }
 
     fn ready(&self, caller: BorrowedFd<'_>) -> io::Result<Vec<On>> {
         let mut polled = vec![PollFd::from_borrowed_fd(caller, PollFlags::IN)];
         for run in self.runs.values() {
-            let flags = if run.gone { PollFlags::empty() } else { PollFlags::IN };
-            polled.push(PollFd::from_borrowed_fd(run.standing.line.as_fd(), flags));
-            polled.push(PollFd::new(&run.standing.tree.pidfd, PollFlags::IN));
+            let process = run.standing.tree.pidfd.as_fd();
+            // The other end of a line that is gone would be told again and again, whatever is asked.
+            let line = if run.gone { process } else { run.standing.line.as_fd() };
+            polled.push(PollFd::from_borrowed_fd(
+                line,
+                if run.gone { PollFlags::empty() } else { PollFlags::IN },
+            ));
+            polled.push(PollFd::from_borrowed_fd(process, PollFlags::IN));
         }
         let quiet = self.quiet().and_then(|quiet| rustix::event::Timespec::try_from(quiet).ok());
         match poll(&mut polled, quiet.as_ref()) {
@@ -342,9 +357,10 @@ impl Server {
             return Err(NotMade::NoCommand);
         }
         if let Some((found, path)) = self.take(&shape, &command, &standard) {
-            match account(&found.standing, &found.plan, &standard, Some(&path)) {
+            match account(&found.standing, &found.plan, &standard, Some(&path), found.table.as_ref()) {
                 Ok(account) if account.differences.is_empty() => {
-                    self.runs.insert(run, Run { standing: found.standing, gone: false, ended: None });
+                    let Prepared { standing, table, .. } = found;
+                    self.runs.insert(run, Run { standing, table, gone: false, ended: None });
                     return Ok(account);
                 }
                 // Something was changed under it: made anew.
@@ -355,10 +371,10 @@ impl Server {
         let ends = InsideEnds([input?, output?, error?]);
         let (standing, plan) = self.begin(run.clone(), &shape, command, &ends)?;
         ready(&standing.line)?;
-        let account = account(&standing, &plan, &standard, None)?;
+        let account = account(&standing, &plan, &standard, None, None)?;
         if account.differences.is_empty() {
             self.last = Some(shape);
-            self.runs.insert(run, Run { standing, gone: false, ended: None });
+            self.runs.insert(run, Run { standing, table: None, gone: false, ended: None });
         }
         Ok(account)
     }
@@ -473,7 +489,7 @@ impl Server {
         if self.left.len() >= MOST_LEFT {
             self.left.clear();
         }
-        self.left.push(std::mem::take(&mut run.standing.groups));
+        self.left.push((std::mem::take(&mut run.standing.groups), run.table.take()));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
 }
@@ -484,6 +500,7 @@ fn account(
     plan: &Plan,
     host: &[OwnedFd; 3],
     program: Option<&Path>,
+    table: Option<&Table>,
 ) -> io::Result<Account> {
     let measuring = Measuring {
         plan,
@@ -491,6 +508,7 @@ fn account(
         groups: &standing.groups,
         kinds: [Kind::Passed; 3],
         host,
+        table,
         takes: program.map(|_| &standing.line),
         watches: false,
         program,

@@ -30,7 +30,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn());
-    let all: [Test; 16] = [
+    let all: [Test; 17] = [
         ("one_that_stood_before_is_like_any_other", prepared::one_that_stood_before_is_like_any_other),
         (
             "sbx_14_a_place_that_was_replaced_is_not_given",
@@ -39,6 +39,10 @@ fn main() {
         (
             "sbx_14_mounts_of_the_host_are_as_they_are_now",
             prepared::sbx_14_mounts_of_the_host_are_as_they_are_now,
+        ),
+        (
+            "sbx_14_what_was_mounted_in_one_that_waits_is_noticed",
+            prepared::sbx_14_what_was_mounted_in_one_that_waits_is_noticed,
         ),
         (
             "an_order_of_another_shape_gets_what_it_names",

@@ -153,3 +153,43 @@ pub(crate) fn sbx_14_mounts_of_the_host_are_as_they_are_now() {
     let (_, said, _) = stage.whole(order());
     assert_eq!(said, "real\n");
 }
+
+/// Those that stand, beneath this process' spawners.
+fn standing() -> Vec<i32> {
+    let parent = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<i32>().ok()
+    };
+    let own = i32::try_from(std::process::id()).unwrap();
+    let all = std::fs::read_dir("/proc").unwrap();
+    all.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
+        .filter(|pid| parent(*pid).and_then(parent) == Some(own))
+        .filter(|pid| {
+            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("memfd:"))
+        })
+        .collect()
+}
+
+/// SBX-14: what was looked at ahead counts only as long as it is so.
+pub(crate) fn sbx_14_what_was_mounted_in_one_that_waits_is_noticed() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root mounts");
+        return;
+    }
+    let stage = Stage::new(4);
+    let order = || stage.order(&["true"]);
+    stage.whole_from_one_that_stood(order);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while standing().is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Long enough that it was looked at; if it was not, this shows less and fails no less.
+    std::thread::sleep(Duration::from_millis(100));
+    for pid in standing() {
+        let mut mount = std::process::Command::new("nsenter");
+        mount.args(["-t", &pid.to_string(), "-m", "mount", "-t", "tmpfs", "none", "/usr/share"]);
+        assert!(mount.status().unwrap().success());
+    }
+    let (stood, ..) = stage.whole(order());
+    assert!(!stood, "it was used, with a mount that nobody planned");
+}

@@ -219,6 +219,8 @@ fn become_told_command((path, arguments, environment): (usize, usize, usize), pi
     unsafe {
         call(nr::PRCTL, PR_SET_DUMPABLE, 0, 0, 0);
         call(nr::CLOSE, pipe[1] as usize, 0, 0, 0);
+        // Now, so that a signal that comes right after the word finds its group.
+        call(nr::SETSID, 0, 0, 0, 0);
     }
     let mut tty = 0u8;
     loop {
@@ -280,13 +282,13 @@ extern "C" fn main(stack: *const usize) -> ! {
     let command;
     if count < 3 {
         let told = told_command();
-        send(b'R', 0);
-        // While the launcher looks once more, so that the command waits for nothing but the word.
         let mut pipe = [0i32; 2];
         // SAFETY: two numbers, that live across the call.
         if unsafe { call(nr::PIPE2, pipe.as_mut_ptr() as usize, O_CLOEXEC, 0, 0) } < 0 {
             exit(125);
         }
+        send(b'R', 0);
+        // While the launcher looks once more, so that the command waits for nothing but the word.
         command = fork();
         if command == 0 {
             become_told_command(told, pipe);
@@ -340,8 +342,8 @@ fn watch(command: usize) -> ! {
         }
         if waiting[0].revents != 0 {
             match receive() {
-                Some((b'S', signal)) => kill((command as isize).wrapping_neg() as usize, signal as usize),
-                Some((b'K', _)) => kill(usize::MAX, SIGKILL),
+                Some((b'S', signal)) => signalled(command, signal as usize),
+                Some((b'K', _)) => drop(kill(usize::MAX, SIGKILL)),
                 Some(_) => {}
                 None => {
                     // As process 1 this ends everyone; one that joined takes its own command along.
@@ -353,9 +355,16 @@ fn watch(command: usize) -> ! {
     }
 }
 
-fn kill(whom: usize, signal: usize) {
+fn kill(whom: usize, signal: usize) -> isize {
     // SAFETY: no pointers; the namespace holds nothing but this sandbox.
-    unsafe { call(nr::KILL, whom, signal, 0, 0) };
+    unsafe { call(nr::KILL, whom, signal, 0, 0) }
+}
+
+/// Signals the command's group, or the command while it has none.
+fn signalled(command: usize, signal: usize) {
+    if kill((command as isize).wrapping_neg() as usize, signal) < 0 {
+        kill(command, signal);
+    }
 }
 
 /// Buries the dead; ends with the command.

@@ -46,21 +46,26 @@ pub(crate) fn place(within: Option<&Path>, path: &Path) -> rustix::io::Result<Op
     rustix::fs::openat2(&base, rest, open | OFlags::NOFOLLOW, Mode::empty(), resolve).map(Some)
 }
 
-/// Whether what is mounted at a place inside is what it would be made from now.
-pub(crate) fn is_current(mount: &Mount, root: BorrowedFd<'_>) -> bool {
-    let Source::Host(path) = &mount.source else { return true };
-    let host = match place(mount.within.as_deref(), path) {
-        Ok(Some(place)) => rustix::fs::fstat(place),
-        Ok(None) => rustix::fs::lstat(path),
-        Err(_) => return false,
-    };
-    let Ok(there) = beneath(root, &mount.at) else { return false };
+/// The number of the mount at a place inside, if it is what it would be made from now.
+pub(crate) fn current(mount: &Mount, root: BorrowedFd<'_>) -> Option<u64> {
+    let there = beneath(root, &mount.at).ok()?;
+    let wanted = rustix::fs::StatxFlags::BASIC_STATS | rustix::fs::StatxFlags::MNT_ID;
+    let found = rustix::fs::statx(&there, "", rustix::fs::AtFlags::EMPTY_PATH, wanted).ok()?;
     // A mount whose place was taken away is gone, and what is there instead may be the same file, with other rights.
-    let wanted = rustix::fs::StatxFlags::BASIC_STATS;
-    let is_mount = rustix::fs::statx(&there, "", rustix::fs::AtFlags::EMPTY_PATH, wanted)
-        .is_ok_and(|found| found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT));
-    let (Ok(host), Ok(inside)) = (host, rustix::fs::fstat(&there)) else { return false };
-    is_mount && (host.st_dev, host.st_ino) == (inside.st_dev, inside.st_ino)
+    if !found.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT) {
+        return None;
+    }
+    if let Source::Host(path) = &mount.source {
+        let host = match place(mount.within.as_deref(), path).ok()? {
+            Some(place) => rustix::fs::fstat(place),
+            None => rustix::fs::lstat(path),
+        };
+        let (host, inside) = (host.ok()?, rustix::fs::fstat(&there).ok()?);
+        if (host.st_dev, host.st_ino) != (inside.st_dev, inside.st_ino) {
+            return None;
+        }
+    }
+    Some(found.stx_mnt_id)
 }
 
 /// A copy of a mount of the host, or of what is at a place beneath one.

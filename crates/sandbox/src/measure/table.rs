@@ -1,7 +1,8 @@
 //! The mount table of a sandbox, as the kernel tells it and as the plan comes to it.
 //!
 //! Invariant: a table that was read ahead counts only as long as the kernel says that nothing was mounted, unmounted or
-//! set otherwise in that namespace since it was opened.
+//! set otherwise in that namespace since it was opened. The kernel does not say that a directory above a mount got another
+//! name: whoever reads ahead looks himself whether each mount is still where it was.
 
 use std::collections::HashSet;
 use std::io;

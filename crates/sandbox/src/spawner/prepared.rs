@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::message::Order;
 use crate::begun::Filled;
-use crate::launch::{LaunchError, comes, ready};
+use crate::launch::{LaunchError, ready};
 use crate::line::Told;
 use crate::measure::Table;
 use crate::plan::Plan;
@@ -69,22 +69,54 @@ pub(super) struct Prepared {
     pub(super) plan: Plan,
     pub(super) standing: Filled,
     pub(super) since: Instant,
-    /// What is mounted in it, read when there was time.
-    pub(super) table: Option<Table>,
+    /// What is mounted in it, looked at when there was time.
+    pub(super) looked: Option<Looked>,
+}
+
+/// What was seen of one that stands.
+#[derive(Debug)]
+pub(super) struct Looked {
+    pub(super) table: Table,
+    /// The number of the mount at each place that it was given.
+    mounts: Vec<u64>,
 }
 
 impl Prepared {
-    /// Looks at it ahead, if it has come to stand; false if it is of no use.
+    /// Looks at it ahead; false if it is of no use.
     pub(super) fn look(&mut self) -> bool {
-        match comes(self.standing.line.as_fd(), Duration::ZERO) {
-            Ok(false) => true,
-            Ok(true) => {
-                let stands = ready(&self.standing.line).is_ok();
-                self.table = Table::of(self.standing.tree.pid, &self.plan).ok();
-                stands && self.table.is_some()
-            }
-            Err(_) => false,
+        if ready(&self.standing.line).is_err() {
+            return false;
         }
+        let table = Table::of(self.standing.tree.pid, &self.plan).ok();
+        let mounts = self.inside().and_then(|inside| self.mounts(inside.as_fd()));
+        self.looked = table.zip(mounts).map(|(table, mounts)| Looked { table, mounts });
+        self.looked.is_some()
+    }
+
+    /// Its root, from here.
+    fn inside(&self) -> Option<OwnedFd> {
+        self.open("root")
+    }
+
+    fn open(&self, name: &str) -> Option<OwnedFd> {
+        let pid = self.standing.tree.pid.as_raw_pid();
+        let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(format!("/proc/{pid}/{name}"), open, Mode::empty()).ok()
+    }
+
+    /// The numbers of its mounts, if they are what an order would find now.
+    fn mounts(&self, inside: BorrowedFd<'_>) -> Option<Vec<u64>> {
+        self.plan.own_mounts().map(|mount| root::current(mount, inside)).collect()
+    }
+
+    /// Whether it stands in the directory that an order would stand in.
+    fn is_in_place(&self, inside: BorrowedFd<'_>) -> bool {
+        let same = || {
+            let (own, there) = (self.open("cwd")?, root::beneath(inside, &self.plan.directory).ok()?);
+            let (own, there) = (rustix::fs::fstat(own).ok()?, rustix::fs::fstat(there).ok()?);
+            Some((own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
+        };
+        same() == Some(true)
     }
 
     /// Gives it its command; process 1 says when it has taken it. The program's path; none if it cannot have this command,
@@ -93,21 +125,20 @@ impl Prepared {
     /// # Errors
     /// When process 1 does not answer.
     pub(super) fn take(
-        &self,
+        &mut self,
         command: &Command,
         standard: &[OwnedFd; 3],
     ) -> Result<Option<PathBuf>, LaunchError> {
-        if self.table.is_none() {
+        if self.looked.is_none() {
             ready(&self.standing.line)?;
         }
-        let pid = self.standing.tree.pid.as_raw_pid();
-        let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let Ok(root) = rustix::fs::open(format!("/proc/{pid}/root"), open, Mode::empty()) else {
-            return Ok(None);
-        };
-        if !self.plan.own_mounts().all(|mount| root::is_current(mount, root.as_fd())) {
+        let Some(root) = self.inside() else { return Ok(None) };
+        let Some(mounts) = self.mounts(root.as_fd()) else { return Ok(None) };
+        if !self.is_in_place(root.as_fd()) {
             return Ok(None);
         }
+        // Something has another name than it had: what was read of it is of no use.
+        self.looked.take_if(|looked| looked.mounts != mounts);
         let Some(path) = self.program(root.as_fd(), command) else { return Ok(None) };
         let variables = spec::lines(command.variables.clone(), &self.shape.home.1);
         let told = Told { path: &path, words: &command.words, variables: &variables };

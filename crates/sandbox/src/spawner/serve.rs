@@ -31,10 +31,17 @@ const MOST_RUNS: usize = 4096;
 /// A sandbox, and what became of its command.
 struct Run {
     standing: Filled,
-    /// Keeps its mounts until there is time to let them go.
-    table: Option<Table>,
+    /// Whether it was told to begin.
+    begun: bool,
     gone: bool,
     ended: Option<Ended>,
+}
+
+impl Run {
+    fn go(&mut self) -> io::Result<()> {
+        self.begun = true;
+        Ok(self.standing.line.go(None)?)
+    }
 }
 
 struct Server {
@@ -56,8 +63,8 @@ struct Server {
     mounts: OwnedFd,
     /// When there was last time to clear away.
     cleared: Instant,
-    /// Groups and mounts of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
-    left: Vec<(Groups, Option<Table>)>,
+    /// Groups of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
+    left: Vec<Groups>,
     unwanted: Vec<Prepared>,
     /// Until when nothing is made ahead, because it could not be.
     pause: Option<Instant>,
@@ -142,6 +149,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                         message::send(line.as_fd(), &answer, &[])?;
                     }
                 }
+                On::Stands(run) => server.stands(&run),
                 On::Idle => server.idle(),
             }
         }
@@ -156,6 +164,7 @@ enum On {
     Caller,
     Line(RunId),
     End(RunId),
+    Stands(RunId),
     Idle,
 }
 
@@ -169,11 +178,10 @@ impl Server {
             (true, pause) => Some(pause.unwrap_or_default().max(QUIET)),
             (false, _) => None,
         };
-        let looks = self.prepared.iter().any(|one| one.table.is_none()).then_some(QUIET);
         let clears = (!self.left.is_empty() || !self.unwanted.is_empty()).then_some(QUIET);
         let oldest = self.prepared.iter().map(|one| one.since).min();
         let expires = oldest.map(|since| (since + LONGEST).saturating_duration_since(now).max(QUIET));
-        [more, looks, clears, expires].into_iter().flatten().min()
+        [more, clears, expires].into_iter().flatten().min()
     }
 
     /// Nobody wants anything: clears away, and makes one more for the pool.
@@ -184,10 +192,15 @@ impl Server {
             true => self.fill_one(),
             false => self.prepare_one(),
         }
-        // Last, so that what it touches is not shared with a child when an order comes.
-        for mut one in std::mem::take(&mut self.prepared) {
-            let fits = one.table.is_some() || one.look();
-            if fits { &mut self.prepared } else { &mut self.unwanted }.push(one);
+    }
+
+    /// One that was made ahead has come to stand, or will not.
+    fn stands(&mut self, run: &RunId) {
+        let Some(at) = self.prepared.iter().position(|one| one.plan.run == *run) else { return };
+        if self.prepared.get_mut(at).is_some_and(|one| !one.look()) {
+            // Another one would fare no better; the next order says what is wanted.
+            self.last = None;
+            self.unwanted.append(&mut self.prepared);
         }
     }
 
@@ -233,7 +246,7 @@ impl Server {
         let null = || self.null.try_clone().map(Some);
         let ends = InsideEnds([null()?, null()?, null()?]);
         let (standing, plan) = self.begin(run, &shape, Command::default(), &ends)?;
-        self.prepared.push(Prepared { shape, plan, standing, since: Instant::now(), table: None });
+        self.prepared.push(Prepared { shape, plan, standing, since: Instant::now(), looked: None });
         Ok(())
     }
 
@@ -249,6 +262,9 @@ impl Server {
             ));
             polled.push(PollFd::from_borrowed_fd(process, PollFlags::IN));
         }
+        let coming: Vec<&Prepared> = self.prepared.iter().filter(|one| one.looked.is_none()).collect();
+        let lines = coming.iter().map(|one| one.standing.line.as_fd());
+        polled.extend(lines.map(|line| PollFd::from_borrowed_fd(line, PollFlags::IN)));
         let quiet = self.quiet().and_then(|quiet| rustix::event::Timespec::try_from(quiet).ok());
         match poll(&mut polled, quiet.as_ref()) {
             Ok(0) => return Ok(vec![On::Idle]),
@@ -271,9 +287,15 @@ impl Server {
                 }
             }
         }
+        // Whoever asks comes before what is made ahead.
         if is_ready(first) {
             found.push(On::Caller);
+            return Ok(found);
         }
+        let stand = coming.iter().zip(rest.get(self.runs.len() * 2..).unwrap_or_default());
+        found.extend(
+            stand.filter(|(_, line)| is_ready(line)).map(|(one, _)| On::Stands(one.plan.run.clone())),
+        );
         Ok(found)
     }
 
@@ -304,7 +326,7 @@ impl Server {
                     Err(error) => Answer::Refused { run: Some(name), why: error.to_string() },
                 })
             }
-            Some(Verb::Go { run }) => match self.runs.get(&run).map(|found| found.standing.line.go(None)) {
+            Some(Verb::Go { run }) => match self.runs.get_mut(&run).map(Run::go) {
                 Some(Ok(())) => {
                     // Now the command works and nobody waits for us.
                     if self.pool.len() < self.options.pool / 2 {
@@ -316,6 +338,10 @@ impl Server {
                 }
                 Some(Err(_)) | None => unknown(run),
             },
+            Some(Verb::Signal { run, .. }) if self.runs.get(&run).is_some_and(|found| !found.begun) => {
+                let why = "it has not begun: say `go` first, or `kill`".into();
+                Some(Answer::Refused { run: Some(run), why })
+            }
             Some(Verb::Signal { run, signal }) => {
                 match self.runs.get(&run).map(|found| found.standing.line.signal(signal)) {
                     Some(Ok(())) => None,
@@ -357,10 +383,11 @@ impl Server {
             return Err(NotMade::NoCommand);
         }
         if let Some((found, path)) = self.take(&shape, &command, &standard) {
-            match account(&found.standing, &found.plan, &standard, Some(&path), found.table.as_ref()) {
+            let table = found.looked.as_ref().map(|looked| &looked.table);
+            match account(&found.standing, &found.plan, &standard, Some(&path), table) {
                 Ok(account) if account.differences.is_empty() => {
-                    let Prepared { standing, table, .. } = found;
-                    self.runs.insert(run, Run { standing, table, gone: false, ended: None });
+                    let standing = found.standing;
+                    self.runs.insert(run, Run { standing, begun: false, gone: false, ended: None });
                     return Ok(account);
                 }
                 // Something was changed under it: made anew.
@@ -374,7 +401,7 @@ impl Server {
         let account = account(&standing, &plan, &standard, None, None)?;
         if account.differences.is_empty() {
             self.last = Some(shape);
-            self.runs.insert(run, Run { standing, table: None, gone: false, ended: None });
+            self.runs.insert(run, Run { standing, begun: false, gone: false, ended: None });
         }
         Ok(account)
     }
@@ -397,7 +424,7 @@ impl Server {
             self.unwanted.clear();
         }
         // The oldest: it has surely come to stand.
-        let found = if self.prepared.is_empty() { return None } else { self.prepared.remove(0) };
+        let mut found = if self.prepared.is_empty() { return None } else { self.prepared.remove(0) };
         let is_theirs = self.spec(shape, Command::default()).is_ok_and(|spec| {
             found.plan.identity.owns.is_none_or(|owns| spec.owner().is_ok_and(|owner| owner == owns))
         });
@@ -471,7 +498,10 @@ impl Server {
     fn heard(&mut self, name: &RunId) {
         let Some(run) = self.runs.get_mut(name) else { return };
         match run.standing.line.hear() {
-            Ok(Word::Ended(status)) => run.ended = Some(Ended::from_status(status)),
+            // A command that could not be executed ends as well; why is said first.
+            Ok(Word::Ended(status)) => {
+                run.ended.get_or_insert(Ended::from_status(status));
+            }
             Ok(Word::NotExecuted(error)) => run.ended = Some(Ended::NotExecuted(error)),
             Ok(Word::Stopped) => {}
             Ok(Word::Gone) => run.gone = true,
@@ -489,7 +519,7 @@ impl Server {
         if self.left.len() >= MOST_LEFT {
             self.left.clear();
         }
-        self.left.push((std::mem::take(&mut run.standing.groups), run.table.take()));
+        self.left.push(std::mem::take(&mut run.standing.groups));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
 }

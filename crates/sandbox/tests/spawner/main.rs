@@ -30,7 +30,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn());
-    let all: [Test; 17] = [
+    let all: [Test; 21] = [
         ("one_that_stood_before_is_like_any_other", prepared::one_that_stood_before_is_like_any_other),
         (
             "sbx_14_a_place_that_was_replaced_is_not_given",
@@ -44,6 +44,13 @@ fn main() {
             "sbx_14_what_was_mounted_in_one_that_waits_is_noticed",
             prepared::sbx_14_what_was_mounted_in_one_that_waits_is_noticed,
         ),
+        (
+            "sbx_14_places_that_exchanged_their_names_are_noticed",
+            prepared::sbx_14_places_that_exchanged_their_names_are_noticed,
+        ),
+        ("a_directory_that_went_is_asked_for_once", prepared::a_directory_that_went_is_asked_for_once),
+        ("a_signal_right_after_the_word_arrives", prepared::a_signal_right_after_the_word_arrives),
+        ("what_cannot_be_executed_is_told_as_that", prepared::what_cannot_be_executed_is_told_as_that),
         (
             "an_order_of_another_shape_gets_what_it_names",
             prepared::an_order_of_another_shape_gets_what_it_names,

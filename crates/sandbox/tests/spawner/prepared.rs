@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use sandbox::spawner::{Answer, Order};
+use sandbox::spawner::{Answer, Order, Verb};
 use sandbox::{Ended, Permit};
 
 use super::{Stage, text};
@@ -154,20 +154,37 @@ pub(crate) fn sbx_14_mounts_of_the_host_are_as_they_are_now() {
     assert_eq!(said, "real\n");
 }
 
-/// Those that stand, beneath this process' spawners.
-fn standing() -> Vec<i32> {
-    let parent = |pid: i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<i32>().ok()
-    };
+/// The parent of a process.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// Everything that this process' spawners have made.
+fn made() -> Vec<i32> {
     let own = i32::try_from(std::process::id()).unwrap();
     let all = std::fs::read_dir("/proc").unwrap();
     all.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok())
         .filter(|pid| parent(*pid).and_then(parent) == Some(own))
-        .filter(|pid| {
-            std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("memfd:"))
-        })
         .collect()
+}
+
+/// Those that stand without a command.
+fn standing() -> Vec<i32> {
+    let is_one = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words == b"palisade-init\0")
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let found: Vec<i32> = made().into_iter().filter(is_one).collect();
+        if !found.is_empty() {
+            // Long enough that it was looked at; if it was not, less is shown.
+            std::thread::sleep(Duration::from_millis(100));
+            return found;
+        }
+        assert!(Instant::now() < deadline, "none stands");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// SBX-14: what was looked at ahead counts only as long as it is so.
@@ -178,18 +195,91 @@ pub(crate) fn sbx_14_what_was_mounted_in_one_that_waits_is_noticed() {
     }
     let stage = Stage::new(4);
     let order = || stage.order(&["true"]);
+    for change in ["mount -t tmpfs none /usr/share", "mount -o remount,bind,rw /usr"] {
+        stage.whole_from_one_that_stood(order);
+        for pid in standing() {
+            let mut mount = std::process::Command::new("nsenter");
+            mount.args(["-t", &pid.to_string(), "-m"]).args(change.split(' '));
+            assert!(mount.status().unwrap().success(), "{change}");
+        }
+        let (stood, ..) = stage.whole(order());
+        assert!(!stood, "it was used after `{change}`");
+    }
+}
+
+/// SBX-14: the kernel does not tell of a directory above a mount that gets another name.
+pub(crate) fn sbx_14_places_that_exchanged_their_names_are_noticed() {
+    let stage = Stage::new(4);
+    for name in ["a/x", "b/x"] {
+        std::fs::create_dir_all(stage.path("work").join(name)).unwrap();
+    }
+    let order = || Order {
+        read: vec![stage.path("work/a/x")],
+        write: vec![stage.path("work"), stage.path("work/b/x")],
+        ..stage.order(&[
+            "sh",
+            "-c",
+            "touch a/x/p 2>/dev/null && echo a; touch b/x/p 2>/dev/null && echo b; true",
+        ])
+    };
+    assert_eq!(stage.whole_from_one_that_stood(order).0, "b\n");
+    for _ in 0..2 {
+        standing();
+        for (from, to) in [("a", "t"), ("b", "a"), ("t", "b")] {
+            std::fs::rename(stage.path("work").join(from), stage.path("work").join(to)).unwrap();
+        }
+        let (stood, said, _) = stage.whole(order());
+        assert_eq!((stood, said.as_str()), (false, "b\n"));
+        stage.whole_from_one_that_stood(order);
+    }
+}
+
+/// One that cannot come to stand is not made again and again.
+pub(crate) fn a_directory_that_went_is_asked_for_once() {
+    let stage = Stage::new(4);
+    std::fs::create_dir(stage.path("work/sub")).unwrap();
+    let order = || Order { directory: stage.path("work/sub"), ..stage.order(&["pwd"]) };
     stage.whole_from_one_that_stood(order);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while standing().is_empty() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
+    standing();
+    std::fs::remove_dir(stage.path("work/sub")).unwrap();
+    stage.start(order()).unwrap_err();
+    // What was begun before is over, then nobody new comes.
+    std::thread::sleep(Duration::from_millis(500));
+    let before = made();
+    let end = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < end {
+        let new: Vec<i32> = made().into_iter().filter(|pid| !before.contains(pid)).collect();
+        assert!(new.is_empty(), "{new:?}");
     }
-    // Long enough that it was looked at; if it was not, this shows less and fails no less.
-    std::thread::sleep(Duration::from_millis(100));
-    for pid in standing() {
-        let mut mount = std::process::Command::new("nsenter");
-        mount.args(["-t", &pid.to_string(), "-m", "mount", "-t", "tmpfs", "none", "/usr/share"]);
-        assert!(mount.status().unwrap().success());
+}
+
+pub(crate) fn a_signal_right_after_the_word_arrives() {
+    let stage = Stage::new(4);
+    for turn in 0..40 {
+        // Every other time one stands already.
+        if turn % 2 == 0 {
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        let order = stage.order(&["sleep", "1000"]);
+        let run = order.run.clone();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        stage.spawner.launch(Permit::own_process(), order, [null.as_fd(); 3]).unwrap();
+        assert!(matches!(stage.spawner.hear().unwrap(), Answer::Ready { .. }));
+        let early = Verb::Signal { run: run.clone(), signal: 15 };
+        stage.spawner.say(&early).unwrap();
+        assert!(matches!(stage.spawner.hear().unwrap(), Answer::Refused { .. }), "before the word");
+        stage.spawner.go(run.clone()).unwrap();
+        stage.spawner.say(&early).unwrap();
+        assert_eq!(stage.ended(&run), Ended::Signal(15), "turn {turn}");
     }
-    let (stood, ..) = stage.whole(order());
-    assert!(!stood, "it was used, with a mount that nobody planned");
+}
+
+pub(crate) fn what_cannot_be_executed_is_told_as_that() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new(2);
+    let program = stage.path("work/no-program");
+    std::fs::write(&program, [0u8; 64]).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (_, _, ended) = stage.whole(stage.order(&["./no-program"]));
+    assert!(matches!(ended, Ended::NotExecuted(_)), "{ended:?}");
 }

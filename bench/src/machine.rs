@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Name, processors and kernel, in one line.
 pub(crate) fn described() -> String {
@@ -33,4 +34,25 @@ pub(crate) fn on_a_disk(dir: &Path) -> anyhow::Result<()> {
         dir.display()
     );
     Ok(())
+}
+
+/// Keeps this thread, and what it starts, on one processor for as long as it lives.
+pub(crate) struct OneCore(CpuSet);
+
+impl OneCore {
+    pub(crate) fn take() -> anyhow::Result<Self> {
+        let all = sched_getaffinity(None)?;
+        let mut one = CpuSet::new();
+        // The last: the first serves most interrupts.
+        let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)).context("no processor")?;
+        one.set(last);
+        sched_setaffinity(None, &one)?;
+        Ok(Self(all))
+    }
+}
+
+impl Drop for OneCore {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
+    }
 }

@@ -17,7 +17,11 @@ mod machine;
 mod measure;
 mod owner;
 mod pass;
+mod peers;
+mod redact;
 mod report;
+mod scanners;
+mod vault;
 mod wire;
 
 use std::path::PathBuf;
@@ -64,6 +68,8 @@ enum Item {
     Authorize,
     Pass,
     Ledger,
+    Redact,
+    Vault,
     Daemon,
 }
 
@@ -122,6 +128,24 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
     if wanted(Item::Pass) {
         eprintln!("pass ...");
         rows.extend(pass::rows()?);
+    }
+    if wanted(Item::Redact) {
+        eprintln!("redact (asks other scanners too; this takes a while) ...");
+        let one = machine::OneCore::take()?;
+        for figures in [redact::rows, peers::rows] {
+            let (more, said) = figures()?;
+            rows.extend(more);
+            notes.extend(said);
+        }
+        drop(one);
+    }
+    if wanted(Item::Vault) {
+        eprintln!("vault ...");
+        let one = machine::OneCore::take()?;
+        let (more, said) = vault::rows()?;
+        rows.extend(more);
+        notes.extend(said);
+        drop(one);
     }
     if wanted(Item::Daemon) {
         eprintln!("daemon (fills a store first; this takes a while) ...");

@@ -11,8 +11,14 @@ pub(crate) enum Bound {
     RatioBelow(f64),
     /// Ours is at least so many times the reference.
     RatioAtLeast(f64),
+    /// Ours is more than so many times the reference.
+    RatioAbove(f64),
     /// Ours is below this, whatever others do.
     Below(f64),
+    /// Ours is not above this, whatever others do.
+    AtMost(f64),
+    /// Ours is not below this, whatever others do.
+    AtLeast(f64),
     /// Nothing is promised; it helps to read the rest.
     Information,
 }
@@ -39,7 +45,10 @@ impl Row {
             Bound::RatioAtMost(most) => Some(ratio <= most),
             Bound::RatioBelow(end) => Some(ratio < end),
             Bound::RatioAtLeast(least) => Some(ratio >= least),
+            Bound::RatioAbove(end) => Some(ratio > end),
             Bound::Below(end) => Some(self.ours < end),
+            Bound::AtMost(most) => Some(self.ours <= most),
+            Bound::AtLeast(least) => Some(self.ours >= least),
             Bound::Information => None,
         }
     }
@@ -49,7 +58,10 @@ impl Row {
             Bound::RatioAtMost(most) => format!("<= {most} x"),
             Bound::RatioBelow(end) => format!("< {end} x"),
             Bound::RatioAtLeast(least) => format!(">= {least} x"),
+            Bound::RatioAbove(end) => format!("> {end} x"),
             Bound::Below(end) => format!("< {end} {}", self.unit),
+            Bound::AtMost(most) => format!("<= {most} {}", self.unit),
+            Bound::AtLeast(least) => format!(">= {least} {}", self.unit),
             Bound::Information => String::new(),
         }
     }

@@ -7,9 +7,10 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use api::{
-    BootstrapRequest, ChangePasswordRequest, Client, ClientError, ConfirmTotpRequest, CreateKeyRequest,
-    CreateRepoRequest, CreateUserRequest, CreateWorktreeRequest, Hidden, LedgerFilter, LoginRequest,
-    MintPassRequest, RemoveTotpRequest, TryPolicyRequest, UpdateUserRequest, WorktreeFilter,
+    AddSecretRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError, ConfirmTotpRequest,
+    CreateKeyRequest, CreateRepoRequest, CreateUserRequest, CreateWorktreeRequest, Hidden, LedgerFilter,
+    LoginRequest, MintPassRequest, RemoveTotpRequest, RotateRequest, TryPolicyRequest, UpdateUserRequest,
+    WorktreeFilter,
 };
 use tests::{Host, PASSWORD};
 
@@ -113,6 +114,24 @@ impl Stage<'_> {
 
     pub fn pass(&self) -> String {
         self.owner().mint_pass(&new_pass()).unwrap().pass.id
+    }
+
+    /// A secret that nobody has yet.
+    pub fn new_secret(&self) -> AddSecretRequest {
+        AddSecretRequest {
+            name: self.fresh().to_uppercase().replace('-', "_"),
+            value: Hidden("a value of no use".into()),
+            owner: None,
+            hosts: vec!["api.example.org".into()],
+            expires: None,
+            replace: false,
+        }
+    }
+
+    /// The name of a secret of the installation.
+    pub fn secret(&self) -> String {
+        let body = AddSecretRequest { owner: Some("daemon".into()), ..self.new_secret() };
+        self.owner().add_secret(&body).unwrap().name
     }
 
     /// A policy in force that touches nobody.
@@ -286,6 +305,10 @@ calls! { s, who;
     "policies_add" => { let id = s.fresh(); } add_policy(&id, NOBODY);
     "policies_remove" => { let id = s.policy(); } remove_policy(&id);
     "policies_try_policy" => { let body = question(&who.id); } try_policy(&body);
+    "secrets_list" => secrets(None, None);
+    "secrets_add" => { let body = s.new_secret(); } add_secret(&body);
+    "secrets_remove" => { let name = s.secret(); } remove_secret("daemon", &name);
+    "secrets_rotate" => rotate_keys(&RotateRequest { resume: true, new_key_file: None });
     "ledger_search" => ledger(&LedgerFilter::default());
     "ledger_export" => export_ledger();
     "ledger_trust" => ledger_trust();

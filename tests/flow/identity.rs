@@ -155,7 +155,8 @@ fn idn_03_created_reset_changed_and_imported_passwords_all_sign_in_and_short_one
 pub(crate) fn stored_digests(host: &Host) -> Vec<String> {
     let log = host.log();
     let file = log.lines().find_map(|line| line.strip_prefix("A master key was made: ")).unwrap();
-    let ring = vault::KeyRing::new(vault::source::read_file(std::path::Path::new(file)).unwrap());
+    let master = vault::source::read_file(std::path::Path::new(file)).unwrap();
+    let ring = runtime::ring_file(&host.data()).open(&master).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let engine = runtime::open_engine(&host.data(), &runtime::Source::Embedded, &ring).await.unwrap();

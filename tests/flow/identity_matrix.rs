@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use api::{Client, CreateKeyRequest, Hidden, MintPassRequest};
+use api::{AddSecretRequest, Client, CreateKeyRequest, Hidden, MintPassRequest};
 use serde_json::{Value, json};
 use tests::{Host, PASSWORD, Person};
 
@@ -55,6 +55,10 @@ GET    /api/v1/policies                           | admin       | 403     | 403 
 POST   /api/v1/policies                           | admin       | 403     | 403     | 204     | 204
 DELETE /api/v1/policies/{policy}                  | admin       | 403     | 403     | 204     | 204
 POST   /api/v1/policies/try                       | admin       | 403     | 403     | 200     | 200
+GET    /api/v1/secrets                            | runs:read   | 200     | 200     | 200     | 200
+POST   /api/v1/secrets                            | runs:manage | 201     | 201     | 201     | 201
+DELETE /api/v1/secrets/{owner}/{name}             | runs:manage | 204/404 | 204/403 | 204/204 | 204/204
+POST   /api/v1/secrets/rotation                   | admin       | 403     | 403     | 403     | 200
 GET    /api/v1/ledger                             | runs:manage | 403     | 200     | 200     | 200
 GET    /api/v1/ledger/export                      | admin       | 403     | 403     | 200     | 200
 GET    /api/v1/ledger/trust                       | admin       | 403     | 403     | 200     | 200
@@ -145,6 +149,17 @@ fn key_request(scope: &str) -> CreateKeyRequest {
     CreateKeyRequest { label: "k".into(), scope: scope.into(), days: None }
 }
 
+fn secret_request(name: &str) -> AddSecretRequest {
+    AddSecretRequest {
+        name: name.into(),
+        value: Hidden("a value of no use".into()),
+        owner: None,
+        hosts: Vec::new(),
+        expires: None,
+        replace: false,
+    }
+}
+
 fn pass_request() -> MintPassRequest {
     MintPassRequest { label: "p".into(), grant: model::Grant::nothing(), minutes: None }
 }
@@ -193,6 +208,11 @@ impl Scene<'_> {
         if path.contains("{repo}") {
             path = path.replace("{repo}", &self.host.repo(&fresh("repo")));
         }
+        if path.contains("{owner}") {
+            let name = fresh("S").replace('-', "_");
+            of.client.add_secret(&secret_request(&name)).unwrap();
+            path = path.replace("{owner}", &of.id).replace("{name}", &name);
+        }
         if path.contains("{policy}") {
             let id = fresh("policy");
             owner.add_policy(&id, "forbid (principal, action, resource == Repo::\"none\");").unwrap();
@@ -218,6 +238,10 @@ impl Scene<'_> {
             ("POST", "/api/v1/worktrees") => json!({"repo": self.repo, "name": fresh("wt")}),
             ("PATCH", "/api/v1/worktrees/{worktree}") => json!({"about": "x"}),
             ("PUT", "/api/v1/worktrees/{worktree}/tier") => json!({"tier": "view"}),
+            ("POST", "/api/v1/secrets") => {
+                serde_json::to_value(secret_request(&fresh("S").replace('-', "_"))).unwrap()
+            }
+            ("POST", "/api/v1/secrets/rotation") => json!({}),
             ("POST", "/api/v1/policies") => {
                 json!({"id": fresh("policy"), "text": "forbid (principal, action, resource == Repo::\"none\");"})
             }
@@ -346,6 +370,8 @@ fn invented(path: &str) -> String {
         .replace("{repo}", &format!("rep_{hex}"))
         .replace("{worktree}", &format!("wt_{hex}"))
         .replace("{policy}", "no-such")
+        .replace("{owner}", &format!("usr_{hex}"))
+        .replace("{name}", "NO_SUCH")
 }
 
 #[test]

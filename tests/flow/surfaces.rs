@@ -92,6 +92,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ("apply", AsksNobody(OWN)),
     ("discard", AsksNobody(OWN)),
     ("runs", AsksNobody(OWN)),
+    ("redact", AsksNobody("reads what it is given and writes it without secrets")),
     ("up", AsksNobody("starts the daemon")),
     ("init", AsksNobody("makes the first owner, with a one-time secret")),
     ("login", AsksNobody("is how one becomes somebody")),
@@ -186,6 +187,25 @@ const COMMANDS: &[(&str, Line)] = &[
     ),
     ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
     ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
+    (
+        "secret add",
+        Calls("secrets_add", |s, _| {
+            words(["secret", "add", &s.new_secret().name]).and_input("a value of no use")
+        }),
+    ),
+    ("secret list", Calls("secrets_list", |_, _| words(["secret", "list"]))),
+    (
+        "secret remove",
+        Calls("secrets_remove", |s, _| words(["secret", "remove", &s.secret(), "--owner", "daemon"])),
+    ),
+    (
+        "secret import",
+        Calls("secrets_add", |s, _| {
+            let line = format!("{}=a value of no use\n", s.new_secret().name);
+            words(["secret", "import", &file(s, &line), "--yes"])
+        }),
+    ),
+    ("secret rotate", Calls("secrets_rotate", |_, _| words(["secret", "rotate"]))),
     ("policy show", Calls("policies_list", |_, _| words(["policy", "show"]))),
     (
         "policy explain",
@@ -263,11 +283,13 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         _ => (String::new(), String::new()),
     };
     path = path.replace("{worktree}", &shared).replace("{user}", &user);
-    let made: [(&str, &dyn Fn() -> String); 4] = [
+    let made: [(&str, &dyn Fn() -> String); 6] = [
         ("{repo}", &|| stage.spare_repo()),
         ("{key}", &|| stage.key()),
         ("{pass}", &|| stage.pass()),
         ("{policy}", &|| stage.policy()),
+        ("{owner}", &|| "daemon".to_owned()),
+        ("{name}", &|| stage.secret()),
     ];
     for (name, make) in made {
         if path.contains(name) {
@@ -291,6 +313,8 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
         "worktrees_update" => json!({ "about": "x" }),
         "worktrees_set_tier" => json!({ "tier": "all" }),
+        "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
+        "secrets_rotate" => json!({}),
         "policies_add" => json!({ "id": stage.fresh(), "text": NOBODY }),
         "policies_try_policy" => {
             json!({ "user": who.id, "action": "status.read", "resource": "installation" })
@@ -480,6 +504,11 @@ fn acc_01_a_refused_act_is_refused_alike_on_every_surface() {
         assert!(tried.contains_key(*surface), "{surface} was not tried: {tried:?}");
     }
     let judged: BTreeSet<&str> = by_action.keys().map(String::as_str).collect();
-    let known: BTreeSet<&str> = access::ACTIONS.iter().map(|action| action.name).collect();
-    assert_eq!(judged, known, "every action was refused over every surface that reaches it");
+    // What runs is lent secrets, by no surface yet; `runtime` tries it.
+    let known = access::ACTIONS.iter().map(|action| action.name).filter(|name| *name != "secret.lease");
+    assert_eq!(
+        judged,
+        known.collect::<BTreeSet<&str>>(),
+        "every action was refused over every surface that reaches it"
+    );
 }

@@ -66,6 +66,7 @@ fn everything(host: &Host) -> Value {
         "keys": client.keys(id, None).unwrap(),
         "passes": client.passes(id, None).unwrap(),
         "policies": client.policies().unwrap(),
+        "secrets": client.secrets(None, None).unwrap(),
     })
 }
 
@@ -103,6 +104,8 @@ fn acc_02_what_nobody_knows_has_no_effect_on_any_surface() {
         ("{key}", "key"),
         ("{pass}", "pas"),
         ("{policy}", "p"),
+        ("{owner}", "usr"),
+        ("{name}", "n"),
     ];
     let named: Vec<&Described> = api.values().filter(|one| one.path.contains('{')).collect();
 

@@ -4,6 +4,13 @@
 #[expect(dead_code, reason = "the store's own tests use more of it")]
 mod server;
 
+/// Every row of every table of a database that [`database`] gave, as text.
+#[must_use]
+pub fn dump(address: &str) -> String {
+    let name = address.rsplit('/').next().unwrap();
+    server::Server::shared().sql(name, "SELECT database_to_xml(true, true, '')")
+}
+
 /// The address of a new, empty database.
 #[must_use]
 pub fn database() -> String {

@@ -162,13 +162,8 @@ fn adv_g03_a_program_called_git_makes_no_bundle() {
         let script = "echo x > x; git add x; git commit -qm x; git config alias.bundle '!echo garbage'
             mkdir -p bin ~/bin; printf '#!/bin/sh\\necho garbage\\n' > bin/git; chmod +x bin/git; cp bin/git git
             cp bin/git ~/bin/git; printf '[alias]\\n\\tbundle = !echo garbage\\n' > ~/.gitconfig";
-        room.run_in(
-            &room.project,
-            &["--env", &format!("PATH={}/bin:/usr/local/bin:/usr/bin:/bin", room.project.display())],
-            script,
-        )
-        .ok()
-        .tells("main moved from");
+        let search = format!("{}/bin:/usr/local/bin:/usr/bin:/bin", room.project.display());
+        room.run_having(&[("PATH", &search)], &[], script).ok().tells("main moved from");
         assert_eq!(room.git(&["log", "-1", "--format=%s"]), "x");
     }
 }

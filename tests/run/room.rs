@@ -168,6 +168,12 @@ impl Room {
         Said::of(&self.palisade(directory, options, script).output().unwrap())
     }
 
+    /// The same by a person who has these variables.
+    pub fn run_having(&self, variables: &[(&str, &str)], options: &[&str], script: &str) -> Said {
+        let mut command = self.palisade(&self.project, options, script);
+        Said::of(&command.envs(variables.iter().copied()).output().unwrap())
+    }
+
     /// Starts a script that then says `ready` by a file and ends when there is a file `go`.
     pub fn while_running(&self, script: &str, meanwhile: impl FnOnce()) -> Said {
         let script = format!("{script}; touch ready; while [ ! -e go ]; do sleep 0.02; done; rm ready go");

@@ -61,6 +61,86 @@ fn there_is_no_unsafe_code() {
     }
 }
 
+/// The files that may hold standard output and standard error in their hands. Everyone else speaks through them, so
+/// that whatever is said passes the redactor.
+const DOORS: [&str; 8] = [
+    "crates/palisade/src/output.rs",
+    "crates/server/src/logs.rs",
+    // These speak through `up::tell`; `up` also prints the one link that must leave with its secret.
+    "crates/server/src/main.rs",
+    "crates/server/src/offline.rs",
+    "crates/server/src/up.rs",
+    // Hands the descriptors themselves to a sandbox, and answers inside one with words of its own.
+    "crates/sandbox/src/standard.rs",
+    "crates/sandbox/src/probe.rs",
+    // The stand-alone verifier, which knows no redactor: it says numbers, and names of files that it was given.
+    "crates/ledger/src/bin/palisade-verify.rs",
+];
+
+#[test]
+fn sec_16_text_leaves_by_few_doors() {
+    let doors = [
+        "io::stdout()",
+        "io::stderr()",
+        "stdout().lock",
+        "stderr().lock",
+        "println!",
+        "print!(",
+        ".print()",
+        "dbg!(",
+    ];
+    let product =
+        |name: &&String| name.starts_with("crates/") && name.contains("/src/") && name.ends_with(".rs");
+    for name in tracked().iter().filter(product).filter(|name| !DOORS.contains(&name.as_str())) {
+        let text = text(name);
+        // Tests stand last in a file, or in files of their own.
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        // Descriptors by themselves are for handing on.
+        let speaks = |line: &&str| {
+            let line = line.replace("rustix::stdio::", "");
+            doors.iter().any(|door| line.contains(door)) && !line.trim().starts_with("//")
+        };
+        let found = text.lines().find(speaks);
+        let in_tests = name.contains("/tests/") || name.ends_with("/tests.rs");
+        assert!(
+            found.is_none() || in_tests,
+            "{name} speaks past the redactor: {}",
+            found.unwrap_or_default()
+        );
+    }
+    for door in DOORS {
+        assert!(!text(door).is_empty(), "{door} is not there any more");
+    }
+}
+
+/// The parts of the product that start a program, and what it gets of the environment.
+const STARTERS: [(&str, &str); 5] = [
+    ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),
+    ("crates/palisade/src/commands/setup.rs", "env_clear"),
+    ("crates/sandbox/src/doctor/facts.rs", "env_clear"),
+    ("crates/sandbox/src/repo/host.rs", "env_clear"),
+    (
+        "crates/vault/src/source.rs",
+        "a program of the operator's that finds the key by the daemon's environment",
+    ),
+];
+
+#[test]
+fn sec_09_every_program_that_we_start_has_a_scrubbed_environment() {
+    let product =
+        |name: &&String| name.starts_with("crates/") && name.contains("/src/") && name.ends_with(".rs");
+    for name in tracked().iter().filter(product) {
+        let text = text(name);
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        if !text.contains("Command::new(") || name.contains("/tests/") || name.ends_with("/tests.rs") {
+            continue;
+        }
+        let known = STARTERS.iter().find(|(file, _)| file == name);
+        let (_, how) = known.unwrap_or_else(|| panic!("{name} starts a program: with which environment?"));
+        assert!(*how != "env_clear" || text.contains(".env_clear()"), "{name} gives its environment away");
+    }
+}
+
 #[test]
 fn documents_point_at_files_that_exist() {
     for name in tracked().iter().filter(|name| name.ends_with(".md")) {

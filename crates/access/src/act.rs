@@ -198,6 +198,12 @@ actions! {
     POLICY_ADD = "policy.add", Admin, Narrows, changes;
     POLICY_REMOVE = "policy.remove", Admin, Widens, changes;
 
+    SECRET_LIST = "secret.list", Read, Read;
+    SECRET_ADD = "secret.add", Manage, Widens;
+    SECRET_REMOVE = "secret.remove", Manage, Narrows;
+    SECRET_LEASE = "secret.lease", Write, Widens;
+    SECRET_ROTATE = "secret.rotate", Admin, Widens;
+
     LEDGER_READ = "ledger.read", Manage, Read;
     LEDGER_READ_ALL = "ledger.read_all", Admin, Read;
     LEDGER_VERIFY = "ledger.verify", Admin, Read;

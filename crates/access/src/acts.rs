@@ -4,8 +4,8 @@
 //! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
 
 use model::{
-    DisplayName, Email, Grant, KeyId, Millis, PassId, RepoId, RepoName, Role, Tier, UserId, WorktreeId,
-    WorktreeName,
+    DisplayName, Email, Grant, HostPattern, KeyId, Millis, PassId, RepoId, RepoName, Role, SecretId,
+    SecretName, SecretOwner, Tier, UserId, WorktreeId, WorktreeName,
 };
 
 use crate::Via;
@@ -63,6 +63,15 @@ impl PasswordHash {
 impl std::fmt::Debug for PasswordHash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("PasswordHash(***)")
+    }
+}
+
+/// What is asked for when it is about a secret: its owner decides.
+fn of(owner: SecretOwner) -> Resource {
+    match owner {
+        SecretOwner::User(user) => Resource::User(user),
+        SecretOwner::Worktree(worktree) => Resource::Worktree(worktree),
+        SecretOwner::Daemon => Resource::Installation,
     }
 }
 
@@ -340,6 +349,58 @@ acts! {
         /// Its id.
         id: String,
     }
+
+    /// List the secrets of an owner: what there is, never a value.
+    ListSecrets = SECRET_LIST on |a| of(a.owner); {
+        /// Whose.
+        owner: SecretOwner,
+    }
+    /// Keep a secret.
+    AddSecret = SECRET_ADD on |a| of(a.owner), names secret,
+        detail |a| {
+            let hosts = a.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            let about = [("name", a.name.to_string()), ("owner", a.owner.to_string()), ("hosts", hosts)];
+            about.into_iter().chain(shown("expires", a.expires)).collect()
+        }; {
+        /// Its id, minted here.
+        secret: SecretId,
+        /// Whose.
+        owner: SecretOwner,
+        /// Its name.
+        name: SecretName,
+        /// Where it may be sent; nowhere by name if empty.
+        hosts: Vec<HostPattern>,
+        /// When it ends.
+        expires: Option<Millis>,
+        /// Whether one of this name may be there already, and goes.
+        replace: bool,
+        /// The epoch it is sealed under.
+        epoch: u32,
+        /// The value, sealed for its row.
+        sealed: Vec<u8>,
+    }
+    /// Remove a secret.
+    RemoveSecret = SECRET_REMOVE on |a| of(a.owner),
+        detail |a| vec![("name", a.name.to_string()), ("owner", a.owner.to_string())]; {
+        /// Whose.
+        owner: SecretOwner,
+        /// Its name.
+        name: SecretName,
+    }
+    /// Lend a secret to one consumer, whichever of those with its name counts there.
+    LeaseSecret = SECRET_LEASE on |a| a.worktree.map_or(Resource::User(a.user), Resource::Worktree),
+        detail |a| vec![("name", a.name.to_string()), ("consumer", a.consumer.clone())]; {
+        /// For whom.
+        user: UserId,
+        /// Where, if anywhere.
+        worktree: Option<WorktreeId>,
+        /// Its name.
+        name: SecretName,
+        /// What is to have it.
+        consumer: String,
+    }
+    /// Give the installation a new master key and every secret a new data key.
+    RotateKeys = SECRET_ROTATE on |_| Resource::Installation; {}
 
     /// Read the own part of the ledger.
     ReadLedger = LEDGER_READ on |_| Resource::Installation; {}

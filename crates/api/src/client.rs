@@ -4,6 +4,7 @@ mod account;
 mod live;
 mod people;
 mod record;
+mod secrets;
 mod worktrees;
 
 use std::io::Read;

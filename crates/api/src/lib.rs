@@ -15,6 +15,7 @@ mod people;
 mod places;
 mod policies;
 mod problem;
+mod secrets;
 mod status;
 mod worktrees;
 
@@ -28,6 +29,7 @@ pub use people::*;
 pub use places::Places;
 pub use policies::*;
 pub use problem::{Code, Problem};
+pub use secrets::*;
 pub use status::*;
 pub use worktrees::*;
 

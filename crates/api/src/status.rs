@@ -16,6 +16,12 @@ pub struct Status {
     pub store: String,
     /// Names the master key without telling it.
     pub key: String,
+    /// Which keys secrets are sealed under; it grows by one with each rotation.
+    #[serde(default)]
+    pub key_epoch: u32,
+    /// Whether a rotation was begun and is not finished.
+    #[serde(default)]
+    pub key_rotating: bool,
     /// The last ledger entry.
     pub ledger_head: u64,
     /// What the daemon's last check of the whole ledger found: intact, tampered, unverifiable, or unchecked.

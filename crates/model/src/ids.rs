@@ -77,6 +77,9 @@ id!(
     /// Names one worktree.
     WorktreeId, "wt");
 id!(
+    /// Names one secret in the vault.
+    SecretId, "sec");
+id!(
     /// Names one request that came in; shown with every error.
     RequestId, "req");
 

@@ -70,6 +70,15 @@ name!(
     /// The name of a repository.
     RepoName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);
 
+name!(
+    /// The name of a secret, as a program finds it in its environment.
+    SecretName, "1 to 128 characters from A-Z, a-z, 0-9 and `_`, not starting with a digit", |text| {
+    let fits = (1..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        && !text.starts_with(|c: char| c.is_ascii_digit());
+    fits.then(|| text.to_owned())
+});
+
 fn plain(text: &str, most: usize) -> bool {
     !text.is_empty() && text.chars().count() <= most && !text.chars().any(char::is_control)
 }

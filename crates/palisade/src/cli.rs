@@ -10,12 +10,14 @@ use crate::when;
 
 mod people;
 mod sandbox;
+mod secrets;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
 pub(crate) use sandbox::{
     ApparmorArgs, Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RunArgs, RunOnly,
     SetupCommand, ShellArgs,
 };
+pub(crate) use secrets::Secret;
 
 /// Runs AI agents inside a boundary that can be proved.
 ///
@@ -126,6 +128,11 @@ pub(crate) enum Command {
     },
     /// List the runs that kept their changes
     Runs,
+    /// Mask secrets in text: standard input or files, to standard output
+    ///
+    /// Home paths become `~/`, and sequences that act on a terminal are taken out; colours stay.
+    /// Exit codes: 0 done, or nothing found; 1 `--check` found something; 2 something could not be read or used.
+    Redact(RedactArgs),
     /// Start the daemon
     Up {
         /// Set a configuration key, stronger than file and environment
@@ -182,6 +189,9 @@ pub(crate) enum Command {
     /// Worktrees: records and rights
     #[command(subcommand)]
     Worktree(Worktree),
+    /// Secrets: kept sealed, lent to what runs, never shown again
+    #[command(subcommand)]
+    Secret(Secret),
     /// Policies: what is in force, and why it decides as it does
     #[command(subcommand)]
     Policy(Policy),
@@ -205,6 +215,32 @@ pub(crate) enum Command {
         #[arg(long)]
         dir: Option<PathBuf>,
     },
+}
+
+/// What is masked, and where.
+#[derive(Debug, Args)]
+pub(crate) struct RedactArgs {
+    /// What to read; `-` is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Pass nothing on: say where secrets are, for hooks and CI
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Also mask what this regular expression matches within a line
+    #[arg(long, value_name = "REGEX")]
+    pub(crate) pattern: Vec<String>,
+    /// Also mask what the regular expressions in this file match, one per line; `#` begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) patterns: Option<PathBuf>,
+    /// Also mask cards, e-mail addresses, phone and social security numbers, and addresses of hosts
+    #[arg(long)]
+    pub(crate) personal: bool,
+    /// Leave home paths as they are
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) keep_paths: bool,
+    /// Leave sequences that act on a terminal as they are
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) keep_escapes: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -462,7 +498,7 @@ impl Cli {
         let first = words.next().map(kebab).unwrap_or_default();
         let nested = [
             "receipt", "profile", "account", "user", "key", "pass", "repo", "worktree", "policy", "ledger",
-            "config", "backup", "setup",
+            "config", "backup", "setup", "secret",
         ];
         let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    output::guard_panics();
     if std::env::args_os().nth(1).is_some_and(|word| word == sandbox::probe::ARGUMENT) {
         return commands::doctor::answer();
     }
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Ok(cli::Cli { config, json, command: cli::Command::Shell(args), .. }) => {
             commands::live::shell(config.as_deref(), json, args)
         }
+        Ok(cli::Cli { json, command: cli::Command::Redact(args), .. }) => commands::redact::run(json, &args),
         Ok(cli) => {
             let place = cli.place();
             let outcome = commands::carry_out(cli);

@@ -1,6 +1,9 @@
-//! What a person or a program sees.
+//! What a person or a program sees: the one way out for text.
+//!
+//! Invariant: whatever this program says, also of a command line that it does not understand and when it panics, passes
+//! the redactor, except a secret that is shown once on request.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use redact::Redactor;
@@ -87,7 +90,8 @@ pub(crate) fn finish(place: &Place, outcome: Result<Shown, Failure>) -> ExitCode
 /// Prints what the parser says: help and version are not errors.
 pub(crate) fn misunderstood(error: &clap::Error, json: bool) -> ExitCode {
     if !error.use_stderr() {
-        drop(error.print());
+        // Help and version: our own words.
+        write(io::stdout().lock(), &rendered(error, io::stdout().is_terminal()), true);
         return ExitCode::SUCCESS;
     }
     if json {
@@ -97,16 +101,54 @@ pub(crate) fn misunderstood(error: &clap::Error, json: bool) -> ExitCode {
         let text = line(&json!({ "ok": false, "command": "", "result": null, "error": problem }));
         write(io::stdout().lock(), &text, false);
     } else {
-        drop(error.print());
+        write(io::stderr().lock(), &rendered(error, io::stderr().is_terminal()), false);
     }
     ExitCode::from(2)
 }
 
+fn rendered(error: &clap::Error, for_a_terminal: bool) -> String {
+    let text = error.render();
+    if for_a_terminal { text.ansi().to_string() } else { text.to_string() }
+}
+
+/// From now on a panic is told through the redactor too.
+pub(crate) fn guard_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        write(io::stderr().lock(), &told(info), false);
+    }));
+}
+
+/// What is said of a panic.
+fn told(info: &std::panic::PanicHookInfo<'_>) -> String {
+    let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
+    format!("palisade: failed at {place}: {}\n", info.payload_as_str().unwrap_or(""))
+}
+
+/// One line of a list that goes on; whether anybody still reads it.
+pub(crate) fn next_line(text: &str) -> bool {
+    write(io::stdout().lock(), text, false)
+}
+
+/// Standard output, for text that passed the redactor on its way there.
+pub(crate) fn masked() -> io::StdoutLock<'static> {
+    io::stdout().lock()
+}
+
+/// Asks for something on a terminal.
+pub(crate) fn ask(what: &str) {
+    write(io::stderr().lock(), &format!("{what}: "), false);
+}
+
 /// Says why nothing was run.
 pub(crate) fn refused_run(failure: &Failure, json: bool) {
+    refused("run", failure, json);
+}
+
+/// Says why a command with exit codes of its own did nothing.
+pub(crate) fn refused(command: &str, failure: &Failure, json: bool) {
     if json {
         let error = json!({ "code": failure.code(), "message": failure.to_string(), "request_id": null });
-        let text = line(&json!({ "ok": false, "command": "run", "result": null, "error": error }));
+        let text = line(&json!({ "ok": false, "command": command, "result": null, "error": error }));
         write(io::stdout().lock(), &text, false);
     } else {
         tell(&failure.to_string());
@@ -191,6 +233,24 @@ mod tests {
         ] {
             assert_eq!(moment(millis), text);
         }
+    }
+
+    #[test]
+    fn sec_16_a_panic_is_told_without_its_secret() {
+        use std::sync::Mutex;
+        static SAID: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|info| {
+            write(&mut *SAID.lock().unwrap(), &told(info), false);
+        }));
+        let text = format!("unexpected {secret}");
+        let panicked = std::panic::catch_unwind(move || panic!("{text}"));
+        std::panic::set_hook(before);
+        assert!(panicked.is_err());
+        let said = String::from_utf8(SAID.lock().unwrap().clone()).unwrap();
+        assert!(said.contains("output.rs:") && said.contains("unexpected ***"), "{said}");
+        assert!(!said.contains(&secret), "{said}");
     }
 
     #[test]

@@ -194,7 +194,7 @@ pub(crate) fn asked(
         return Err(Failure::NoTerminal(what, flag));
     }
     let mut line = String::new();
-    drop(std::io::Write::write_all(&mut std::io::stderr(), format!("{what}: ").as_bytes()));
+    crate::output::ask(what);
     let read = std::io::stdin().lock().read_line(&mut line);
     read.map_err(|error| Failure::Program(format!("the terminal cannot be read: {error}")))?;
     Ok(line.trim().to_owned())

@@ -13,6 +13,14 @@ pub(crate) fn parse(text: &str) -> Result<i64, String> {
     })
 }
 
+/// The same for what is to come: `30d` is thirty days from now.
+pub(crate) fn ahead(text: &str) -> Result<i64, String> {
+    let found = ago(text).map(|millis| now().saturating_add(millis)).or_else(|| moment(text));
+    found.ok_or_else(|| {
+        "expected a time like 2026-11-15T09:00:00Z, a date, or how long from now like 30d".to_owned()
+    })
+}
+
 /// `90s`, `30m`, `2h`, `7d`.
 fn ago(text: &str) -> Option<i64> {
     let units = [('s', 1_000), ('m', 60_000), ('h', 3_600_000), ('d', 86_400_000)];

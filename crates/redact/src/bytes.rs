@@ -22,6 +22,11 @@ impl ByteSet {
         Self(set).and(more)
     }
 
+    /// These.
+    pub(crate) const fn of(these: &[u8]) -> Self {
+        Self([false; 256]).and(these)
+    }
+
     const fn and(mut self, more: &[u8]) -> Self {
         let mut at = 0;
         while at < more.len() {
@@ -42,6 +47,21 @@ impl ByteSet {
     pub(crate) fn run(&self, text: &[u8], from: usize) -> usize {
         from + slice(text, from, text.len()).iter().take_while(|byte| self.has(**byte)).count()
     }
+
+    /// Every run of at least `least` members in `text[from..]`, where none reaches in from before. Looks at the far end
+    /// of the shortest run first: in ordinary text most bytes are never looked at.
+    pub(crate) fn runs(&self, text: &[u8], from: usize, least: usize, out: &mut Vec<(usize, usize)>) {
+        let mut start = from;
+        while let Some(window) = text.get(start..start + least) {
+            if let Some(other) = window.iter().rposition(|byte| !self.has(*byte)) {
+                start += other + 1;
+                continue;
+            }
+            let end = self.run(text, start + least);
+            out.push((start, end));
+            start = end + 1;
+        }
+    }
 }
 
 /// `text[from..to]`, or nothing where that is no range.
@@ -59,16 +79,27 @@ pub(crate) fn before(text: &[u8], position: usize) -> Option<u8> {
     position.checked_sub(1).and_then(|position| at(text, position))
 }
 
+/// Whether these bytes stand right before a position.
+pub(crate) fn stands_before(text: &[u8], position: usize, wanted: &[u8]) -> bool {
+    position.checked_sub(wanted.len()).is_some_and(|from| slice(text, from, position) == wanted)
+}
+
 /// Where the blanks (not newlines) that start at `from` end, looking at no more than `most`.
 pub(crate) fn skip_blanks(text: &[u8], from: usize, most: usize) -> usize {
     let blanks = slice(text, from, from.saturating_add(most));
     from + blanks.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
+/// Where the line that `from` is in begins, looking back no more than `most`.
+pub(crate) fn line_start(text: &[u8], from: usize, most: usize) -> usize {
+    let first = from.saturating_sub(most);
+    memchr::memrchr(b'\n', slice(text, first, from)).map_or(first, |newline| first + newline + 1)
+}
+
 /// Where the line that `from` is in ends: its newline, or the end of the text.
 pub(crate) fn line_end(text: &[u8], from: usize) -> usize {
     let rest = slice(text, from, text.len());
-    from + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
+    from + memchr::memchr(b'\n', rest).unwrap_or(rest.len())
 }
 
 /// Whether random text could look so: at least two of lower case, upper case and digits.

@@ -1,4 +1,4 @@
-//! The machine under both the redactor and the sink: text -> units -> edits.
+//! The machine under the redactor, the sink and the search: text -> units -> edits -> text.
 //!
 //! A unit is any number of whole lines, or a piece of a line longer than [`LONG_LINE`]. Finders never
 //! look past a newline, so it does not matter how many lines make a unit; and where a long line is cut
@@ -6,19 +6,40 @@
 //!
 //! In a piece, what starts in its last [`GUARD`] bytes is left to the next piece, which may look back
 //! [`CONTEXT`] bytes. A secret that reaches the end of a piece is carried on ([`Carry`]).
+//!
+//! Lines that were changed are searched again until nothing more is found ([`Machine::emit`]), so that masking twice is
+//! masking once.
 
 use crate::MARK;
-use crate::bytes::slice;
+use crate::bytes::{before, line_end, line_start, slice};
 use crate::find::pem::Block;
-use crate::find::{Body, Hit, families};
-use crate::known::{Known, MAX_FORM};
+use crate::find::{Body, Finds, Hit, Homes, RANDOM, RUN, Seen, With, families, homes, personal, random};
+use crate::known::decode::Room;
+use crate::known::{Known, REACH};
+use crate::patterns::Patterns;
 
 /// A line without a newline in this many bytes is handled in pieces.
 pub(crate) const LONG_LINE: usize = 64 * 1024;
 /// How far the next piece may look back.
 pub(crate) const CONTEXT: usize = GUARD;
-/// Every known form fits, with as much again for what a finder looks at.
-const GUARD: usize = 2 * MAX_FORM;
+/// As far as known values reach, with as much again for what a finder looks at.
+const GUARD: usize = 2 * REACH;
+/// A line that still changes after so many rounds is masked as a whole.
+const ROUNDS: usize = 8;
+
+/// What changes while text flows.
+#[derive(Default)]
+pub(crate) struct Rules {
+    pub(crate) known: Known,
+    pub(crate) patterns: Patterns,
+}
+
+/// What is masked beside secrets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Also {
+    pub(crate) homes: Option<Homes>,
+    pub(crate) personal: bool,
+}
 
 /// Whether more text may follow.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,22 +59,24 @@ pub(crate) enum Carry {
     Body(Body),
 }
 
-/// Bytes to leave out, with or without a mark in their place.
+/// Bytes to leave out, and what stands in their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    pub(crate) is_marked: bool,
+    pub(crate) with: With,
 }
 
 impl Edit {
     /// Appends `text[from..to]` with the edits, which are in order and within it.
-    pub(crate) fn apply(edits: &[Self], text: &[u8], mut from: usize, to: usize, out: &mut Vec<u8>) {
+    fn apply(edits: &[Self], text: &[u8], mut from: usize, to: usize, out: &mut Vec<u8>) {
         for edit in edits {
             out.extend_from_slice(slice(text, from, edit.start));
-            if edit.is_marked {
-                out.extend_from_slice(MARK.as_bytes());
-            }
+            out.extend_from_slice(match edit.with {
+                With::Mark => MARK.as_bytes(),
+                With::Home => b"~/",
+                With::Nothing => b"",
+            });
             from = edit.end;
         }
         out.extend_from_slice(slice(text, from, to));
@@ -64,91 +87,229 @@ impl Edit {
 pub(crate) struct Machine {
     carry: Carry,
     is_inside_line: bool,
-    hits: Vec<Hit>,
-    dropped: Vec<(usize, usize)>,
+    finds: Finds,
+    /// Of the last unit, in order.
+    edits: Vec<Edit>,
+    runs: Vec<(usize, usize)>,
+    room: Room,
+    seen: Seen,
+    /// For lines that are searched again, and for text without what cannot be seen.
+    second: Option<Box<Machine>>,
 }
 
 impl Machine {
     /// Handles one unit at `from` and says where the next begins; nothing when more text is needed.
     pub(crate) fn step(
         &mut self,
-        known: &Known,
+        rules: &Rules,
+        also: &Also,
         text: &[u8],
         from: usize,
         end: End,
-        edits: &mut Vec<Edit>,
     ) -> Option<usize> {
         let window = slice(text, from, from.saturating_add(LONG_LINE));
-        let last_newline = window.iter().rposition(|byte| *byte == b'\n');
+        let last_newline = memchr::memrchr(b'\n', window);
         let (to, is_piece) = match last_newline {
             Some(newline) => (from + newline + 1, false),
             None if window.len() == LONG_LINE => (from + LONG_LINE, true),
             None if end == End::OfText && !window.is_empty() => (text.len(), false),
             None => return None,
         };
-        self.hits.clear();
-        self.dropped.clear();
+        self.finds.clear();
         let unit = slice(text, 0, to);
-        let next = if is_piece { self.piece(known, unit, from) } else { self.lines(known, unit, from) };
+        let next = if is_piece {
+            self.piece(rules, also, unit, from)
+        } else {
+            self.search(rules, also, unit, from, unit.len());
+            if let Carry::Body(_) = self.carry {
+                self.carry = Carry::Nothing; // The line is over.
+            }
+            unit.len()
+        };
         self.is_inside_line = is_piece;
-        self.edit(from, edits);
+        self.edit(unit, from);
         Some(next)
     }
 
-    fn lines(&mut self, known: &Known, unit: &[u8], from: usize) -> usize {
-        families(unit, from, unit.len(), &mut self.carry, &mut self.hits, &mut self.dropped);
-        self.known(known, unit, from, unit.len());
-        if let Carry::Body(_) = self.carry {
-            self.carry = Carry::Nothing; // The line is over.
-        }
-        unit.len()
-    }
-
-    fn piece(&mut self, known: &Known, unit: &[u8], from: usize) -> usize {
+    fn piece(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize) -> usize {
         let guard = unit.len() - GUARD;
-        let cut = self.known(known, unit, from, guard).max(guard);
-        families(unit, from, cut, &mut self.carry, &mut self.hits, &mut self.dropped);
-        let masked = self.hits.iter().map(|hit| hit.end).chain(self.dropped.iter().map(|(_, end)| *end));
-        let cut = masked.max().unwrap_or(0).max(cut);
+        self.search(rules, also, unit, from, guard);
+        let dropped = self.finds.dropped.iter().map(|(_, end)| *end);
+        let cut = self.finds.hits.iter().map(|hit| hit.end).chain(dropped).max().unwrap_or(0).max(guard);
         if cut == unit.len() {
-            let last = self.hits.iter().rfind(|hit| hit.end == cut);
+            let last = self.finds.hits.iter().rfind(|hit| hit.end == cut && !matches!(hit.body, Body::Ended));
             self.carry = last.map_or(self.carry, |hit| Carry::Body(hit.body));
         }
         cut
     }
 
-    /// Adds the known values that start before `limit`; the end of the last.
-    fn known(&mut self, known: &Known, unit: &[u8], from: usize, limit: usize) -> usize {
-        let back = if self.is_inside_line { from.saturating_sub(MAX_FORM) } else { from };
-        let before = self.hits.len();
-        let found = known.find(unit, back).filter(|(start, end)| *end > from && *start < limit);
-        self.hits.extend(found.map(|(start, end)| Hit { start: start.max(from), end, body: Body::Ended }));
-        self.hits.iter().skip(before).map(|hit| hit.end).max().unwrap_or(0)
+    /// Finds everything that begins in `unit[from..limit]`.
+    fn search(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize, limit: usize) {
+        let certificate = self.finds.certificate();
+        self.finds.go_on(unit, from);
+        families(unit, from, limit, also.homes.as_ref(), &mut self.carry, &mut self.finds);
+        let back = if self.is_inside_line { from.saturating_sub(REACH) } else { from };
+        self.runs.clear();
+        let least = rules.known.shortest_run().map_or(RANDOM, |run| run.min(RANDOM));
+        RUN.runs(unit, back, least, &mut self.runs);
+        // What began in the piece before was judged there.
+        let is_judged = self.is_inside_line && before(unit, from).is_some_and(|byte| RUN.has(byte));
+        let first = self.runs.partition_point(|(start, _)| *start < from + usize::from(is_judged));
+        random(unit, self.runs.get(first..).unwrap_or_default(), limit, &mut self.finds);
+        if !rules.known.is_empty() {
+            let hits = &mut self.finds.hits;
+            rules.known.find(unit, back, &self.runs, &mut self.room, |start, end| {
+                if end > from && start < limit {
+                    hits.push(Hit::ended(start.max(from), end));
+                }
+            });
+        }
+        rules.patterns.find(unit, from, limit, &mut self.finds.hits);
+        if let Some(list) = &also.homes {
+            homes(unit, from, limit, list, &mut self.finds);
+        }
+        if also.personal {
+            personal(unit, from, limit, &mut self.finds);
+        }
+        if self.finds.has_unseen {
+            self.without_unseen(rules, also, unit, from, limit, certificate);
+        }
+    }
+
+    /// Searches the unit once more as a reader sees it.
+    fn without_unseen(
+        &mut self,
+        rules: &Rules,
+        also: &Also,
+        unit: &[u8],
+        from: usize,
+        limit: usize,
+        certificate: Option<Block>,
+    ) {
+        let base = if self.is_inside_line { from.saturating_sub(CONTEXT) } else { from };
+        let begin = self.seen.read(slice(unit, base, unit.len()), from - base);
+        let limit_here = self.seen.here(limit.saturating_sub(base));
+        let second = self.second.get_or_insert_default();
+        second.begin(certificate, self.is_inside_line);
+        second.search(rules, also, self.seen.text(), begin, limit_here);
+        for hit in &second.finds.hits {
+            let (start, end) = self.seen.place(hit.start, hit.end);
+            let (start, end) = ((base + start).max(from), base + end);
+            if end > start && start < limit {
+                self.finds.hits.push(Hit { start, end, ..*hit });
+            }
+        }
+    }
+
+    fn begin(&mut self, certificate: Option<Block>, is_inside_line: bool) {
+        (self.carry, self.is_inside_line) = (Carry::Nothing, is_inside_line);
+        self.finds.begin(certificate);
     }
 
     /// Joins hits that touch, leaves out what is dropped anyway, and orders everything.
-    fn edit(&mut self, from: usize, edits: &mut Vec<Edit>) {
-        self.hits.sort_unstable_by_key(|hit| hit.start);
-        let mut dropped = self.dropped.iter().copied().peekable();
+    fn edit(&mut self, unit: &[u8], from: usize) {
+        self.edits.clear();
+        self.finds.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
+        let mut dropped = self.finds.dropped.iter().copied().peekable();
         let mut done = from;
         let mut open: Option<Edit> = None;
-        for hit in &self.hits {
+        for hit in &self.finds.hits {
             while let Some((start, end)) = dropped.next_if(|(start, _)| *start <= hit.start) {
-                edits.extend(open.take());
-                edits.push(Edit { start, end, is_marked: false });
+                self.edits.extend(open.take());
+                self.edits.push(Edit { start: start.max(done), end: end.max(done), with: With::Nothing });
                 done = done.max(end);
             }
-            let (start, end) = (hit.start.max(done), hit.end);
+            // A hit may reach into one that is open, and not into what is dropped.
+            let floor = open.map_or(done, |edit| edit.start);
+            let (start, end) = (hit.start.max(floor), hit.end);
             if start >= end {
                 continue;
             }
             match &mut open {
-                Some(edit) if start <= edit.end => edit.end = edit.end.max(end),
-                _ => edits.extend(open.replace(Edit { start, end, is_marked: true })),
+                Some(edit)
+                    if start < edit.end
+                        || (start == edit.end && (edit.with, hit.with) == (With::Mark, With::Mark)) =>
+                {
+                    edit.end = edit.end.max(end);
+                    if hit.with == With::Mark {
+                        edit.with = With::Mark;
+                    }
+                }
+                _ => self.edits.extend(open.replace(Edit { start, end, with: hit.with })),
             }
             done = done.max(end);
         }
-        edits.extend(open);
-        edits.extend(dropped.map(|(start, end)| Edit { start, end, is_marked: false }));
+        self.edits.extend(open);
+        for (start, end) in dropped {
+            self.edits.push(Edit { start: start.max(done), end: end.max(done), with: With::Nothing });
+            done = done.max(end);
+        }
+        // What is a mark already stays one.
+        self.edits
+            .retain(|edit| edit.with != With::Mark || slice(unit, edit.start, edit.end) != MARK.as_bytes());
     }
+
+    /// What is to be changed in the last unit, in order.
+    pub(crate) fn edits(&self) -> &[Edit] {
+        &self.edits
+    }
+
+    /// Appends the last unit, `text[from..to]`, as it leaves.
+    pub(crate) fn emit(
+        &mut self,
+        rules: &Rules,
+        also: &Also,
+        text: &[u8],
+        from: usize,
+        to: usize,
+        out: &mut Vec<u8>,
+    ) {
+        let begin = out.len();
+        Edit::apply(&self.edits, text, from, to, out);
+        if self.edits.is_empty() || self.is_inside_line {
+            return;
+        }
+        for round in 0..=ROUNDS {
+            if !self.again(rules, also, begin, out, round == ROUNDS) {
+                break;
+            }
+        }
+    }
+
+    /// Searches the lines of `out[begin..]` that hold a mark once more; whether something changed.
+    fn again(&mut self, rules: &Rules, also: &Also, begin: usize, out: &mut Vec<u8>, is_last: bool) -> bool {
+        let second = self.second.get_or_insert_default();
+        let (mut changed, mut copied, mut line) = (Vec::new(), begin, begin);
+        while let Some(mark) = next_mark(also, slice(out, line, out.len())) {
+            let start = line_start(out, line + mark, mark);
+            let end = line_end(out, line + mark);
+            second.begin(None, false);
+            let text = slice(out, start, end);
+            if second.step(rules, also, text, 0, End::OfText) == Some(text.len()) && !second.edits.is_empty()
+            {
+                changed.extend_from_slice(slice(out, copied, start));
+                if is_last {
+                    changed.extend_from_slice(MARK.as_bytes());
+                } else {
+                    Edit::apply(&second.edits, text, 0, text.len(), &mut changed);
+                }
+                copied = end;
+            }
+            line = end;
+        }
+        if copied == begin {
+            return false;
+        }
+        changed.extend_from_slice(slice(out, copied, out.len()));
+        out.truncate(begin);
+        out.append(&mut changed);
+        true
+    }
+}
+
+/// Where the next line that was changed may be.
+fn next_mark(also: &Also, text: &[u8]) -> Option<usize> {
+    let mark = memchr::memmem::find(text, MARK.as_bytes());
+    let home = also.homes.as_ref().and_then(|_| memchr::memmem::find(text, b"~/"));
+    mark.into_iter().chain(home).min()
 }

@@ -1,4 +1,4 @@
-//! The redactor: the known values, and the machine run over a text at hand.
+//! The redactor: what it knows, and the machine run over a text at hand.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,25 +7,51 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use crate::known::{Known, LearnError};
-use crate::machine::{Edit, End, Machine};
+use crate::find::With;
+use crate::known::LearnError;
+use crate::machine::{Also, Edit, End, Machine, Rules};
+use crate::patterns::{BadPattern, Patterns};
+use crate::search::{Place, Search};
 
-/// Masks secrets in text. Clones are cheap and share what was learned.
+/// Masks secrets in text. Clones are cheap and share what was learned and the patterns; what is masked beside secrets
+/// is each clone's own.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    known: Arc<ArcSwap<Known>>,
-    learning: Arc<Mutex<()>>,
+    rules: Arc<ArcSwap<Rules>>,
+    changing: Arc<Mutex<()>>,
     masked: Arc<AtomicU64>,
+    also: Also,
 }
 
 impl Redactor {
-    /// Masks every family; knows no particular value yet.
+    /// Masks secrets of every family; knows no particular value yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// From now on masks this exact value too, and its base64, hex, JSON and URL-encoded forms.
+    /// Also turns home paths into `~/`, so that paths do not name people.
+    #[must_use]
+    pub fn with_home_paths(mut self) -> Self {
+        self.also.homes.get_or_insert_default();
+        self
+    }
+
+    /// As [`Self::with_home_paths`], and this folder is a home too, wherever it is.
+    #[must_use]
+    pub fn with_home(mut self, home: &[u8]) -> Self {
+        self.also.homes = Some(self.also.homes.take().unwrap_or_default().and(home));
+        self
+    }
+
+    /// Also masks cards, e-mail addresses, phone and social security numbers, and addresses of hosts.
+    #[must_use]
+    pub fn with_personal_data(mut self) -> Self {
+        self.also.personal = true;
+        self
+    }
+
+    /// From now on masks this exact value too, and its base64, hex, JSON, URL- and shell-escaped forms.
     ///
     /// # Errors
     /// [`LearnError`]; then the value will not be masked, and the caller must not use it as a secret.
@@ -38,10 +64,42 @@ impl Redactor {
     /// # Errors
     /// [`LearnError`] when one of them cannot be learned.
     pub fn learn_all(&self, values: &[&[u8]]) -> Result<(), LearnError> {
-        // One at a time: learners build on each other, readers never wait.
-        let _turn = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = self.known.load().with(values)?;
-        self.known.store(Arc::new(next));
+        self.change(|rules| {
+            let known = rules.known.with(values)?;
+            Ok(Rules { known, patterns: rules.patterns.clone() })
+        })
+    }
+
+    /// The value is no secret any more. One that was learned twice must be forgotten twice; one that is not known
+    /// is no error.
+    pub fn forget(&self, value: &[u8]) {
+        self.forget_all(&[value]);
+    }
+
+    /// Forgets many values for the price of one.
+    pub fn forget_all(&self, values: &[&[u8]]) {
+        let forgotten: Result<(), std::convert::Infallible> = self.change(|rules| {
+            Ok(Rules { known: rules.known.without(values), patterns: rules.patterns.clone() })
+        });
+        let Ok(()) = forgotten;
+    }
+
+    /// Replaces the patterns that people added; it holds from the next line on. Those that cannot be used are told, the
+    /// others are in force.
+    #[must_use = "a pattern that is not in force masks nothing"]
+    pub fn set_patterns<'a>(&self, patterns: impl IntoIterator<Item = &'a str>) -> Vec<BadPattern> {
+        let (patterns, bad) = Patterns::new(patterns);
+        let set: Result<(), std::convert::Infallible> =
+            self.change(|rules| Ok(Rules { known: rules.known.clone(), patterns }));
+        let Ok(()) = set;
+        bad
+    }
+
+    /// One at a time: changes build on each other, readers never wait.
+    fn change<E>(&self, next: impl FnOnce(&Rules) -> Result<Rules, E>) -> Result<(), E> {
+        let _turn = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = next(&self.rules.load())?;
+        self.rules.store(Arc::new(next));
         Ok(())
     }
 
@@ -61,18 +119,32 @@ impl Redactor {
     /// The bytes with every secret masked; borrowed when there was none.
     #[must_use]
     pub fn scrub_bytes<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
-        let known = self.known.load();
-        let (mut machine, mut edits, mut from) = (Machine::default(), Vec::new(), 0);
-        while let Some(next) = machine.step(&known, text, from, End::OfText, &mut edits) {
+        let rules = self.rules.load();
+        let (mut machine, mut from) = (Machine::default(), 0);
+        let mut out: Option<Vec<u8>> = None;
+        while let Some(next) = machine.step(&rules, &self.also, text, from, End::OfText) {
+            if out.is_some() || !machine.edits().is_empty() {
+                let out = out.get_or_insert_with(|| {
+                    let mut out = Vec::with_capacity(text.len());
+                    out.extend_from_slice(crate::bytes::slice(text, 0, from));
+                    out
+                });
+                self.count(machine.edits());
+                machine.emit(&rules, &self.also, text, from, next, out);
+            }
             from = next;
         }
-        if edits.is_empty() {
-            return Cow::Borrowed(text);
-        }
-        self.count(&edits);
-        let mut out = Vec::with_capacity(text.len());
-        Edit::apply(&edits, text, 0, text.len(), &mut out);
-        Cow::Owned(out)
+        out.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// Where the secrets of a text are.
+    #[must_use]
+    pub fn find(&self, text: &[u8]) -> Vec<Place> {
+        let mut places = Vec::new();
+        let mut search = Search::new(self.clone());
+        search.feed(text, |place| places.push(place));
+        search.finish(|place| places.push(place));
+        places
     }
 
     /// How many secrets this redactor and its clones have masked so far.
@@ -82,12 +154,18 @@ impl Redactor {
     }
 
     pub(crate) fn count(&self, edits: &[Edit]) {
-        let marks = edits.iter().filter(|edit| edit.is_marked).count();
-        self.masked.fetch_add(u64::try_from(marks).unwrap_or(0), Ordering::Relaxed);
+        let marks = edits.iter().filter(|edit| edit.with == With::Mark).count();
+        if marks > 0 {
+            self.masked.fetch_add(u64::try_from(marks).unwrap_or(0), Ordering::Relaxed);
+        }
     }
 
-    pub(crate) fn known(&self) -> Arc<Known> {
-        self.known.load_full()
+    pub(crate) fn rules(&self) -> Arc<Rules> {
+        self.rules.load_full()
+    }
+
+    pub(crate) const fn also(&self) -> &Also {
+        &self.also
     }
 }
 

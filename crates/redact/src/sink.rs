@@ -3,38 +3,28 @@
 //! Invariants: what comes out equals [`Redactor::scrub_bytes`] of all that went in; no byte of a line
 //! leaves before the line is whole or 64 KiB long; held memory is bounded. So `flush` passes on whole
 //! lines only: a prompt without a newline waits for [`Sink::finish`] or for the rest of its line.
+//! What is learned, forgotten or set while text flows holds from the next line on.
 
 use std::fmt;
 use std::io::{self, Write};
 
 use crate::Redactor;
-use crate::machine::{CONTEXT, Edit, End, LONG_LINE, Machine};
+use crate::held::Held;
+use crate::machine::End;
 
 /// Wraps a writer; see the module's text.
 pub struct Sink<W: Write> {
     /// None once finished.
     inner: Option<W>,
     redactor: Redactor,
-    machine: Machine,
-    /// Text already passed on that finders may look back at, then text held back.
-    held: Vec<u8>,
-    from: usize,
-    edits: Vec<Edit>,
+    held: Held,
     out: Vec<u8>,
 }
 
 impl<W: Write> Sink<W> {
     /// A sink in front of `inner`.
     pub fn new(redactor: Redactor, inner: W) -> Self {
-        Self {
-            inner: Some(inner),
-            redactor,
-            machine: Machine::default(),
-            held: Vec::new(),
-            from: 0,
-            edits: Vec::new(),
-            out: Vec::new(),
-        }
+        Self { inner: Some(inner), redactor, held: Held::default(), out: Vec::new() }
     }
 
     /// Passes on what was held back, and gives the writer back.
@@ -49,16 +39,7 @@ impl<W: Write> Sink<W> {
 
     fn pass_on(&mut self, end: End) -> io::Result<()> {
         let Some(inner) = &mut self.inner else { return Ok(()) };
-        let known = self.redactor.known();
-        while let Some(next) = self.machine.step(&known, &self.held, self.from, end, &mut self.edits) {
-            Edit::apply(&self.edits, &self.held, self.from, next, &mut self.out);
-            self.redactor.count(&self.edits);
-            self.edits.clear();
-            self.from = next;
-        }
-        let past = self.from.saturating_sub(CONTEXT);
-        self.held.drain(..past);
-        self.from -= past;
+        self.held.emit(&self.redactor, end, &mut self.out);
         let written = inner.write_all(&self.out);
         self.out.clear();
         written
@@ -67,10 +48,9 @@ impl<W: Write> Sink<W> {
 
 impl<W: Write> Write for Sink<W> {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        let part = text.get(..LONG_LINE).unwrap_or(text);
-        self.held.extend_from_slice(part);
+        let taken = self.held.take(text);
         self.pass_on(End::NotYet)?;
-        Ok(part.len())
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -92,3 +92,66 @@ fn touching_values_become_one_mark() {
     assert_eq!(redactor.scrub("-abcdefghijklm-"), "-***-");
     assert_eq!(redactor.scrub("-abcdefghabcdefgh-"), "-***-");
 }
+
+#[test]
+fn shell_forms_are_masked() {
+    let redactor = Redactor::new();
+    redactor.learn(b"it's $5 \"a b\"").unwrap();
+    for form in [
+        "'it'\\''s $5 \"a b\"'",
+        "'it'\"'\"'s $5 \"a b\"'",
+        "it\\'s\\ \\$5\\ \\\"a\\ b\\\"",
+        "\"it's \\$5 \\\"a b\\\"\"",
+    ] {
+        let scrubbed = redactor.scrub(form).into_owned();
+        assert!(scrubbed.trim_matches(['\'', '"']) == "***", "{form} gave {scrubbed}");
+    }
+}
+
+#[test]
+fn sec_06_a_value_is_forgotten_when_its_last_lease_ends() {
+    let redactor = Redactor::new();
+    redactor.learn(b"one-lease-value").unwrap();
+    redactor.learn_all(&[b"two-leases-value", b"two-leases-value"]).unwrap();
+    redactor.forget_all(&[b"one-lease-value", b"two-leases-value", b"never-learned-value"]);
+    assert_eq!(redactor.scrub("one-lease-value two-leases-value"), "one-lease-value ***");
+    redactor.forget(b"two-leases-value");
+    assert_eq!(redactor.scrub("two-leases-value"), "two-leases-value");
+}
+
+#[test]
+fn sec_15_a_piece_of_a_long_value_is_masked() {
+    let redactor = Redactor::new();
+    let value = "correct-horse-battery-staple-and-then-some-more-words-to-be-long";
+    redactor.learn(value.as_bytes()).unwrap();
+    assert_eq!(redactor.scrub(&format!("cut: {}", &value[..value.len() - 5])), "cut: ***");
+    assert_eq!(redactor.scrub(&format!("cut: {}!", &value[5..])), "cut: ***!");
+    assert_eq!(redactor.scrub("correct-horse"), "correct-horse");
+}
+
+#[test]
+fn ten_thousand_values_are_all_found_and_nothing_else() {
+    let redactor = Redactor::new();
+    let values: Vec<String> = (0..10_000).map(|n| format!("shared-beginning-{n:05}-shared-end")).collect();
+    let bytes: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
+    redactor.learn_all(&bytes).unwrap();
+    for value in values.iter().step_by(97) {
+        assert_eq!(redactor.scrub(&format!("a {value} b")), "a *** b");
+        assert_eq!(redactor.scrub(&hex::encode(value)), "***");
+        assert_eq!(redactor.scrub(&STANDARD_NO_PAD.encode(value)), "***");
+    }
+    assert_eq!(redactor.scrub("shared-beginning- and shared-end"), "shared-beginning- and shared-end");
+    redactor.learn(b"8 bytes!").unwrap();
+    assert_eq!(redactor.scrub("x8 bytes!y shared-beginning-00007-shared-end"), "x***y ***");
+}
+
+#[test]
+fn a_value_with_lines_is_found_encoded_as_a_whole() {
+    let redactor = Redactor::new();
+    let value = "first line\nsecond line\n3rd";
+    redactor.learn(value.as_bytes()).unwrap();
+    for form in [STANDARD_NO_PAD.encode(value), hex::encode(value), value.replace('\n', "\\n")] {
+        assert_eq!(redactor.scrub(&form), "***", "{form}");
+    }
+    assert_eq!(redactor.learn(&vec![b'a'; 70_000]), Err(LearnError::TooLong));
+}

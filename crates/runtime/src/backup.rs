@@ -60,6 +60,8 @@ impl Runtime {
     }
 
     async fn copy(self: &Arc<Self>, permit: Permit<CreateBackup>, file: File) -> Result<File, BackupError> {
+        // The ring and the rows of one copy belong together.
+        let _copying = self.copying.read().await;
         let out = file.try_clone()?;
         let mut seal = Sealing::start(Arc::clone(&self.ring), out)?;
         section(&mut seal, "store")?;
@@ -86,6 +88,7 @@ fn read_back(ring: Arc<vault::KeyRing>, file: &File) -> io::Result<()> {
 
 fn copy_ledger(seal: &mut Sealing, dir: &Path) -> io::Result<()> {
     let mut names = vec!["checkpoints.jsonl".to_owned(), "reserve".to_owned()];
+    let root = files::Root::open(dir)?;
     for entry in std::fs::read_dir(dir.join("segments"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if ::ledger::is_segment(&name) {
@@ -96,12 +99,12 @@ fn copy_ledger(seal: &mut Sealing, dir: &Path) -> io::Result<()> {
     // still follow them.
     names.sort();
     for name in names {
-        let path = dir.join(&name);
-        if !path.exists() {
-            continue;
-        }
+        let mut file = match root.file(Path::new(&name), files::Rule::Any) {
+            Ok(file) => BufReader::new(file),
+            Err(files::FileError::Missing) => continue,
+            Err(error) => return Err(error.into()),
+        };
         section(seal, &name)?;
-        let mut file = BufReader::new(File::open(&path)?);
         match name.as_str() {
             // A file of fixed size, nearly always zeros.
             "reserve" => drop(io::copy(&mut used(file)?.as_slice(), &mut Pieces(seal))?),

@@ -9,7 +9,8 @@ use model::{Clock, Millis};
 use redact::Redactor;
 use store::engine::Engine;
 use store::{Answers, StartError, Store};
-use vault::{KeyRing, Purpose};
+use tokio::sync::RwLock;
+use vault::{KeyRing, Leases, Purpose, RingFile};
 use zeroize::Zeroizing;
 
 use crate::backup::{Unfinished, unfinished};
@@ -127,6 +128,17 @@ pub struct Runtime {
     pub(crate) mode: Mode,
     pub(crate) started_at: Millis,
     pub(crate) ledger: GuardedLedger,
+    /// Learns what is lent, so that it leaves nowhere.
+    pub(crate) redactor: Redactor,
+    pub(crate) leases: Leases,
+    /// Held while a value is learned and lent, or ended and forgotten: one never comes between the other's two.
+    pub(crate) lending: std::sync::Mutex<()>,
+    /// Where the ring is kept, once it is.
+    pub(crate) ring_file: RingFile,
+    /// Held while something is sealed and until it is committed: a rotation waits for it.
+    pub(crate) sealing: Arc<RwLock<()>>,
+    /// Held while a copy of everything is made: its ring and its rows belong together.
+    pub(crate) copying: RwLock<()>,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -175,6 +187,12 @@ pub async fn upgrade(
         return Err(UpgradeError::Taken);
     }
     Ok(engine.migrate(store::MIGRATIONS, clock.now()).await?)
+}
+
+/// Where the ring of an installation is kept.
+#[must_use]
+pub fn ring_file(data: &Path) -> RingFile {
+    RingFile::at(data.join("keyring"))
 }
 
 /// The keys of the ledger, and what outsiders verify it by.
@@ -245,6 +263,12 @@ impl Runtime {
             clock: boot.clock,
             mode: boot.mode,
             ledger: GuardedLedger::new(ledger, signer),
+            redactor: boot.redactor,
+            leases: Leases::default(),
+            lending: std::sync::Mutex::default(),
+            ring_file: ring_file(&boot.data),
+            sealing: Arc::default(),
+            copying: RwLock::default(),
         }))
     }
 
@@ -296,6 +320,7 @@ impl Runtime {
                 tracing::warn!(%error, "the ledger's search index is behind");
             }
             self.auth.flush_strangers().await;
+            self.end_old_leases();
             if let Err(error) = self.store.forget_events(self.clock.now().saturating_sub(EVENTS_KEPT)).await {
                 tracing::warn!(%error, "old events could not be removed");
             }

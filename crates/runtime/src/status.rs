@@ -15,8 +15,12 @@ pub struct Status {
     pub worktree_rbac: bool,
     /// The database.
     pub store: &'static str,
-    /// Names the key.
+    /// Names the master key.
     pub key: String,
+    /// Which keys secrets are sealed under.
+    pub key_epoch: u32,
+    /// Whether a rotation of the keys was begun and is not finished.
+    pub key_rotating: bool,
     /// The last ledger entry.
     pub ledger_head: u64,
     /// What the last check of the whole ledger found: intact, tampered, unverifiable, or unchecked.
@@ -40,6 +44,8 @@ pub struct Vitals {
     pub ledger_verdict: Option<Verdict>,
     /// Whether there is so little room that only acts which narrow are written.
     pub disk_tight: bool,
+    /// Which keys secrets are sealed under.
+    pub key_epoch: u32,
 }
 
 /// Who is told what is measured.
@@ -76,7 +82,9 @@ impl Runtime {
                 store::engine::Kind::Sqlite => "sqlite",
                 store::engine::Kind::Postgres => "postgres",
             },
-            key: self.ring.fingerprint().to_string(),
+            key: self.ring.master().to_string(),
+            key_epoch: self.ring.epoch(),
+            key_rotating: self.ring.is_rotating(),
             ledger_head,
             ledger: verdict.map_or_else(|| "unchecked".into(), |found| found.to_string()),
             started_at: self.started_at,
@@ -99,6 +107,7 @@ impl Runtime {
             ledger_unsigned: waits.max(0),
             ledger_verdict: self.ledger.verdict(),
             disk_tight: self.store.is_tight(),
+            key_epoch: self.ring.epoch(),
         }
     }
 

@@ -218,6 +218,8 @@ impl Runtime {
         code: &str,
     ) -> Result<(), AccountError> {
         self.prove(who, ChangeTotp::ACTION, proof).await?;
+        // Until it is committed: a rotation must not let its epoch go meanwhile.
+        let _sealing = self.sealing.read().await;
         let step = TotpSeed::open(&self.ring, who.user(), sealed.clone())
             .and_then(|seed| seed.step_of(code, self.clock.now()));
         match step {

@@ -173,7 +173,7 @@ impl Prepared {
     /// Ends the run: takes commits over, removes stubs, puts away what was planted.
     #[must_use]
     pub fn finish(self, profile: &Profile, run: &RunId) -> Ending {
-        let Self { spec, mut stubs, mut watch, guardian: _ } = self;
+        let Self { spec, mut stubs, mut watch, withheld: _, guardian: _ } = self;
         let mut ending = Ending { commits: Vec::new(), refused: None, findings: Vec::new() };
         if let Some(repository) = &mut watch.repository {
             match repository.take(&spec, run) {

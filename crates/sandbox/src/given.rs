@@ -1,7 +1,7 @@
 //! Turns a resolved profile and the caller's surroundings into a [`Spec`].
 //!
-//! Invariant: the environment is an allow-list; the home inside is never the caller's home, only at its place.
-//! Not here: reading profiles from disk, the command line (`palisade`).
+//! Invariant: the home inside is never the caller's home, only at its place.
+//! Not here: the environment (`variables`), reading profiles from disk, the command line (`palisade`).
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,6 +15,7 @@ use crate::plan::{Access, Limited};
 use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
 use crate::repo::{self, Moves, Repository};
 use crate::spec::{Spec, Unenforceable};
+use crate::variables;
 use crate::worktree::{Stubs, guard, hide};
 
 /// Who asks, and where from.
@@ -49,6 +50,8 @@ pub struct Prepared {
     pub stubs: Stubs,
     /// What the end of the run needs to know.
     pub watch: Watch,
+    /// Variables that stayed outside although the profile passes all of them in; without their values.
+    pub withheld: Vec<String>,
     /// What keeps covers in force; none when there is nothing to cover.
     pub(crate) guardian: Option<Guardian>,
 }
@@ -142,7 +145,8 @@ impl Spec {
             spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
         let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
         let guardian = Some(guardian);
-        Ok(Prepared { spec: variables(spec, profile, caller), stubs, watch, guardian })
+        let (spec, withheld) = variables::given(spec, profile, caller);
+        Ok(Prepared { spec, stubs, watch, withheld, guardian })
     }
 }
 
@@ -157,29 +161,6 @@ fn repository(profile: &Profile, caller: &Caller) -> Result<Option<Repository>, 
         return Err(Unenforceable::TooWide(caller.worktree.clone(), "what palisade keeps of its runs"));
     }
     Ok(Repository::find(&caller.worktree, &caller.run_folder, moves)?)
-}
-
-fn variables(mut spec: Spec, profile: &Profile, caller: &Caller) -> Spec {
-    for (name, value) in &caller.environment {
-        let own = |set: &str| name == set;
-        let is_ours = ["HOME", "USER", "LOGNAME", "SHELL", "PWD", "OLDPWD", "TMPDIR"].into_iter().any(own);
-        let text = name.to_str().unwrap_or_default();
-        if !is_ours && (text == "PATH" || profile.passes(text)) && !profile.set.contains_key(text) {
-            spec = spec.variable(name, value);
-        }
-    }
-    for (name, value) in &profile.set {
-        spec = spec.variable(name, value);
-    }
-    if !caller.environment.contains_key(OsStr::new("PATH")) {
-        spec = spec.variable("PATH", "/usr/local/bin:/usr/bin:/bin");
-    }
-    spec.variable("USER", &caller.user)
-        .variable("LOGNAME", &caller.user)
-        .variable("SHELL", "/bin/bash")
-        .variable("PWD", &caller.directory)
-        .variable("TMPDIR", "/tmp")
-        .variable("PALISADE", "1")
 }
 
 /// A worktree that holds the caller's home, or the system, would give everything away; our own directories hold

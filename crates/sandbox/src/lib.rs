@@ -36,6 +36,7 @@ pub mod spawner;
 mod spec;
 mod standard;
 mod sys;
+mod variables;
 mod wall;
 mod watch;
 mod worktree;

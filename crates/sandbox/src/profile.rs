@@ -12,6 +12,7 @@ mod consent;
 mod control;
 mod document;
 mod draft;
+mod environment;
 mod flags;
 mod key;
 mod limits;
@@ -35,6 +36,7 @@ pub use consent::{Consent, ConsentError, Consents};
 pub use control::{At, Class, Control, controls};
 pub use document::DocumentError;
 pub use draft::{Draft, Layer, Network, Worktree};
+pub(crate) use environment::{Certificates, OURS, certificates};
 pub use flags::{FlagError, Flags};
 pub use key::{InProject, KEYS, Key, reference};
 pub use limits::{Cpu, Host, Limits};
@@ -63,6 +65,8 @@ pub struct Profile {
     pub unprotect: Vec<Protected>,
     /// Variables that are passed in.
     pub environment: Vec<Variable>,
+    /// Whether all others are passed in too, but for those that hold a credential or steer programs.
+    pub inherit: bool,
     /// Variables with a value of their own; they win over those that are passed in.
     pub set: BTreeMap<String, String>,
     /// Whether toolchains under the home can be used.
@@ -92,7 +96,20 @@ impl Profile {
     /// Whether a variable of this name is passed in.
     #[must_use]
     pub fn passes(&self, variable: &str) -> bool {
-        self.environment.iter().any(|name| name.passes(variable))
+        (self.inherit && Variable::any_may_pass(variable))
+            || self.environment.iter().any(|name| name.passes(variable))
+    }
+
+    /// Whether a variable goes in with this value. Whoever wrote its very name wants it as it is.
+    #[must_use]
+    pub fn lets_in(&self, variable: &str, value: &[u8]) -> bool {
+        if !self.passes(variable) {
+            return false;
+        }
+        if environment::is_proxy(variable) {
+            return !environment::proxy_holds_credential(value);
+        }
+        self.environment.iter().any(|name| name.is(variable)) || !environment::holds_credential(value)
     }
 
     /// The control file that a path below the worktree is, or lies in, as far as this profile cares.

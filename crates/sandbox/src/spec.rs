@@ -138,10 +138,13 @@ impl Spec {
         self
     }
 
-    /// A variable of the environment.
+    /// A variable of the environment; the last one of a name counts.
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.into(), value.into()));
+        let name = name.into();
+        // What two of one name mean differs from program to program.
+        self.environment.retain(|(before, _)| *before != name);
+        self.environment.push((name, value.into()));
         self
     }
 

@@ -1,7 +1,6 @@
 //! What every handler has: the runtime, the settings, the limits; and the router itself.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Router;
@@ -14,8 +13,10 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::data::MasterFrom;
 use crate::handlers::{
-    auth, backup, events, health, keys, ledger, passes, policies, repos, setup, status, users, worktrees,
+    auth, backup, events, health, keys, ledger, passes, policies, repos, secrets, setup, status, users,
+    worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -47,8 +48,8 @@ pub(crate) struct Inner {
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) openapi: String,
-    /// Where the master key is read from at the next start, if from a file.
-    pub(crate) key_file: Option<PathBuf>,
+    /// Where the master key comes from at the next start.
+    pub(crate) master: MasterFrom,
 }
 
 impl std::ops::Deref for App {
@@ -64,7 +65,7 @@ impl App {
         settings: Settings,
         metrics: PrometheusHandle,
         stopping: watch::Receiver<bool>,
-        key_file: Option<PathBuf>,
+        master: MasterFrom,
     ) -> Self {
         let hosts = hosts(&settings);
         let limiter = Limiter::new(settings.requests_per_minute);
@@ -83,7 +84,7 @@ impl App {
             metrics,
             stopping,
             openapi,
-            key_file,
+            master,
         }))
     }
 }
@@ -156,6 +157,9 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(policies::list, policies::add))
         .routes(routes!(policies::remove))
         .routes(routes!(policies::try_policy))
+        .routes(routes!(secrets::list, secrets::add))
+        .routes(routes!(secrets::remove))
+        .routes(routes!(secrets::rotate))
         .routes(routes!(ledger::search))
         .routes(routes!(ledger::export))
         .routes(routes!(ledger::trust))

@@ -1,6 +1,5 @@
 //! Turns the ledger's files, or those of a bundle, into one stream of lines that a client can lay out again.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
@@ -49,6 +48,7 @@ type Each<'a> = dyn FnMut(&str, Found<'_>) -> io::Result<()> + 'a;
 
 fn walk(dir: &Path, each: &mut Each<'_>) -> io::Result<()> {
     let mut segments: Vec<String> = Vec::new();
+    let root = files::Root::open(dir)?;
     for entry in std::fs::read_dir(dir.join("segments"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if ledger::is_segment(&name) {
@@ -58,10 +58,10 @@ fn walk(dir: &Path, each: &mut Each<'_>) -> io::Result<()> {
     segments.sort();
     // Checkpoints first: whatever they claim is then surely in the segments that follow.
     for name in std::iter::once("checkpoints.jsonl".to_owned()).chain(segments) {
-        match File::open(dir.join(&name)) {
+        match root.file(Path::new(&name), files::Rule::Any) {
             Ok(file) => walk_file(BufReader::new(file), &mut |found| each(&name, found))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Err(files::FileError::Missing) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -190,6 +190,26 @@ where
     }
 }
 
+/// The same for a text that will be kept and shown under a name: it is refused if it holds a secret, since whoever may
+/// read the name would get that too.
+pub(crate) async fn kept<T>(
+    app: &App,
+    who: &Principal,
+    action: &'static str,
+    name: &str,
+    text: &str,
+) -> Result<T, Problem>
+where
+    T: FromStr<Err: std::fmt::Display>,
+{
+    if crate::logs::holds_secret(text) {
+        let detail =
+            format!("`{name}` holds what looks like a secret; everyone who may read it would see it");
+        return Err(refused(app, who, action, detail).await);
+    }
+    field(app, who, action, name, text).await
+}
+
 /// A value that does not do, written down.
 pub(crate) async fn refused(app: &App, who: &Principal, action: &'static str, detail: String) -> Problem {
     if let Some(action) = access::action_named(action).filter(|action| has_effect(action)) {

@@ -75,7 +75,11 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    logs::guard_panics();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return logs::misunderstood(&error),
+    };
     let places = api::Places::find(arguments.config.as_deref());
     let outcome =
         settings::Settings::load(&places, &arguments.set).map_err(anyhow::Error::from).and_then(|settings| {

@@ -26,9 +26,6 @@ static OPERATIONS: LazyLock<HashMap<String, String>> = LazyLock::new(crate::open
 /// Upper ends of the histogram's parts, in seconds.
 const PARTS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Which keys are in use. There is one master key and no way to change it yet, so this is the first.
-const KEY_EPOCH: f64 = 1.0;
-
 /// What gathers the numbers.
 pub(crate) fn recorder() -> Result<PrometheusRecorder, BuildError> {
     let seconds = Matcher::Full("palisade_request_seconds".into());
@@ -68,7 +65,6 @@ pub(crate) fn announce() {
     for kind in [Follower::STREAM, Follower::SOCKET] {
         metrics::gauge!("palisade_followers", "kind" => kind).set(0.0);
     }
-    metrics::gauge!("palisade_key_epoch").set(KEY_EPOCH);
 }
 
 /// Counts one answered request.
@@ -152,6 +148,7 @@ pub(crate) async fn text(app: &App, reader: MetricsReader) -> String {
         set("palisade_ledger_intact", flag(verdict == ledger::verify::Verdict::Intact));
     }
     set("palisade_disk_tight", flag(vitals.disk_tight));
+    set("palisade_key_epoch", f64::from(vitals.key_epoch));
     set("palisade_sockets", number(u64::try_from(app.sockets.taken()).unwrap_or(u64::MAX)));
     metrics::counter!("palisade_redactions_total").absolute(crate::logs::redactor().masked());
     app.metrics.run_upkeep();

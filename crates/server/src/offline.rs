@@ -1,6 +1,5 @@
 //! Commands that work on the data directory while no daemon has it.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use anyhow::{Context, bail};
 use api::Places;
 use model::SystemClock;
 use runtime::Source;
-use vault::{KeyRing, Purpose};
+use vault::Purpose;
 
 use crate::data;
 use crate::settings::{KEYS, Settings};
@@ -36,17 +35,18 @@ pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()>
 pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyhow::Result<()> {
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
-    if let Some(key_file) = data::key_file(places, settings).filter(|file| !file.exists()) {
+    let from = data::MasterFrom::find(places, settings);
+    if let Some(key_file) = from.file().filter(|file| !file.exists()) {
         bail!(
             "a backup needs the master key it was made under; put it at `{}` (mode 0600) first",
             key_file.display()
         );
     }
     let (master, _) = data::master_key(places, settings)?;
-    let ring = Arc::new(KeyRing::new(master));
-    let input = File::open(file).with_context(|| format!("`{}` cannot be read", file.display()))?;
+    let input = files::open(file, files::Rule::Any)
+        .with_context(|| format!("`{}` cannot be read", file.display()))?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let restored = runtime::restore(&settings.data, &settings.source, &ring, Arc::new(SystemClock), input);
+    let restored = runtime::restore(&settings.data, &settings.source, master, Arc::new(SystemClock), input);
     let rows = threads.block_on(restored)?;
     tell(&mut std::io::stdout().lock(), &format!("restored {rows} rows and the ledger\n"));
     Ok(())
@@ -63,7 +63,8 @@ pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()
     let file = settings.data.join("store").join("palisade.db");
     let (master, _) = data::master_key(places, settings)?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    threads.block_on(runtime::encrypt_plain(&file, KeyRing::new(master).subkey(Purpose::Store).expose()))?;
+    let ring = data::key_ring(places, settings, master)?;
+    threads.block_on(runtime::encrypt_plain(&file, ring.subkey(Purpose::Store).expose()))?;
     tell(&mut std::io::stdout().lock(), "the store is encrypted\n");
     Ok(())
 }
@@ -74,7 +75,7 @@ pub(crate) fn migrate(places: &Places, settings: &Settings) -> anyhow::Result<()
     let _held = data::hold(&settings.data)?;
     runtime::unfinished(&settings.data)?;
     let (master, _) = data::master_key(places, settings)?;
-    let ring = KeyRing::new(master);
+    let ring = data::key_ring(places, settings, master)?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let applied =
         threads.block_on(runtime::upgrade(&settings.data, &settings.source, &ring, &SystemClock))?;

@@ -108,7 +108,7 @@ impl IntoResponse for Problem {
             code: self.code,
             detail: crate::logs::redactor().scrub(&self.detail).into_owned(),
             request_id,
-            policies: self.policies,
+            policies: self.policies.iter().map(|id| crate::logs::redactor().scrub(id).into_owned()).collect(),
         };
         let body = serde_json::to_vec(&wire).unwrap_or_default();
         let mut response = (self.status, body).into_response();
@@ -153,10 +153,13 @@ impl From<ActError> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Taken(_) | StoreError::Last(_) | StoreError::InUse(_) | StoreError::Archived(_) => {
-                Self::conflict(error.to_string())
-            }
-            StoreError::Missing("worktree" | "pass" | "added policy") => Self::not_found(),
+            StoreError::Taken(_)
+            | StoreError::Last(_)
+            | StoreError::InUse(_)
+            | StoreError::Full(..)
+            | StoreError::Unusable(_)
+            | StoreError::Archived(_) => Self::conflict(error.to_string()),
+            StoreError::Missing("worktree" | "pass" | "added policy" | "secret") => Self::not_found(),
             StoreError::Missing(_) => Self::unprocessable(error.to_string()),
             // A character that not every database can hold.
             StoreError::Engine(EngineError::Unfit { why, .. }) => {

@@ -94,6 +94,11 @@ routes! {
     DELETE "/api/v1/policies/{policy}" Action("policy.remove");
     POST "/api/v1/policies/try" Action("policy.try");
 
+    GET "/api/v1/secrets" Action("secret.list");
+    POST "/api/v1/secrets" Action("secret.add");
+    DELETE "/api/v1/secrets/{owner}/{name}" Action("secret.remove");
+    POST "/api/v1/secrets/rotation" Action("secret.rotate");
+
     GET "/api/v1/ledger" Action("ledger.read");
     GET "/api/v1/ledger/export" Action("ledger.read_all");
     GET "/api/v1/ledger/trust" Action("ledger.verify");

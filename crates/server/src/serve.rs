@@ -1,7 +1,5 @@
 //! Connections: accept, TLS, HTTP, and an orderly end.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +34,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Streams of one HTTP/2 connection at once, and what is held for each.
 const STREAMS: u32 = 64;
 const SEND_BYTES: usize = 64 * 1024;
+/// The most bytes of a file of certificates.
+const MOST_PEM: u64 = 4 << 20;
 /// One peer has at most this part of all connections.
 const PEER_PART: usize = 4;
 
@@ -56,7 +56,7 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsAcceptor>, TlsError> 
     let chain = certificates(cert)?;
     let key_error =
         |error: rustls::pki_types::pem::Error| TlsError::File(key.display().to_string(), error.to_string());
-    let private = PrivateKeyDer::from_pem_file(key).map_err(key_error)?;
+    let private = PrivateKeyDer::from_pem_slice(&pem(key)?).map_err(key_error)?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
@@ -78,13 +78,18 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<TlsAcceptor>, TlsError> 
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let failed = |error: String| TlsError::File(path.display().to_string(), error);
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_reader_iter(BufReader::new(file)).collect();
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(path)?).collect();
     match found {
         Ok(list) if list.is_empty() => Err(failed("there is no certificate in it".into())),
         Ok(list) => Ok(list),
         Err(error) => Err(failed(error.to_string())),
     }
+}
+
+/// A file of certificates or of a key, as the settings name it.
+fn pem(path: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |error: files::FileError| TlsError::File(path.display().to_string(), error.to_string());
+    files::read(path, MOST_PEM, files::Rule::Any).map_err(failed)
 }
 
 /// Serves until told to stop, then lets requests under way finish for a moment.

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use api::Places;
 use runtime::{Mode, Source};
 
+/// The most bytes of a configuration file.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// One key.
 #[derive(Debug)]
 pub(crate) struct Key {
@@ -47,6 +50,7 @@ keys! {
     "server.cors_origins" = "": "origins of other web pages that may call the API, separated by commas";
     "store.url" = "" (secret): "`postgres://…`; empty: the embedded database in the data directory";
     "key.file" = "": "file that holds the master key; empty: in solo mode, made at first start";
+    "key.command" = "": "program that prints the master key, and its arguments, separated by commas; no shell runs it";
     "access.worktree_rbac" = "true": "divide worktrees by owners and tiers; false: one trusted circle";
     "access.token_minutes" = "15": "life of an access token, 1 to 10080";
     "access.totp_actions" = "": "actions that need a one-time password with the request, separated by commas";
@@ -133,6 +137,8 @@ pub(crate) struct Settings {
     pub source: Source,
     /// The master key's file, if named.
     pub key_file: Option<PathBuf>,
+    /// The program that prints the master key, and its arguments; none if empty.
+    pub key_command: Vec<String>,
     /// Whether worktrees are divided.
     pub worktree_rbac: bool,
     /// Life of an access token in minutes.
@@ -168,10 +174,13 @@ pub(crate) struct Settings {
 impl Settings {
     /// Reads everything there is to read.
     pub(crate) fn load(places: &Places, flags: &[(String, String)]) -> Result<Self, SettingsError> {
-        let file = match std::fs::read_to_string(&places.config) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => return Err(SettingsError::File(places.config.clone(), error)),
+        let unread = |error| SettingsError::File(places.config.clone(), error);
+        let file = match files::read(&places.config, MOST_BYTES, files::Rule::Any) {
+            Ok(bytes) => {
+                Some(String::from_utf8(bytes).map_err(|error| unread(std::io::Error::other(error)))?)
+            }
+            Err(files::FileError::Missing) => None,
+            Err(error) => return Err(unread(error.into())),
         };
         Self::resolve(places, file.as_deref(), |name| std::env::var(name).ok(), flags)
     }
@@ -367,6 +376,7 @@ impl Reader<'_> {
             cors_origins: self.list("server.cors_origins", origin)?,
             source,
             key_file: self.file("key.file"),
+            key_command: self.list("key.command", |part| Some(part.to_owned()))?,
             worktree_rbac: self.flag("access.worktree_rbac")?,
             token_minutes: i64::try_from(self.number("access.token_minutes", 1, 10_080)?).unwrap_or(15),
             totp_actions: self.list("access.totp_actions", asks_for_code)?,

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -84,7 +83,10 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         );
         voice.note(&text);
     }
-    let ring = Arc::new(KeyRing::new(master));
+    let ring = Arc::new(data::key_ring(places, &settings, master)?);
+    if ring.is_rotating() {
+        voice.note("A rotation of the keys was interrupted; `palisade secret rotate` finishes it.\n");
+    }
     let tls = serve::tls(&settings)?;
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -95,8 +97,8 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         let runtime = Runtime::boot(boot).await?;
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
-        let key_file = data::key_file(places, &settings);
-        let home = Home { voice, places, key_file };
+        let master = data::MasterFrom::find(places, &settings);
+        let home = Home { voice, places, master };
         serve_all(runtime, settings, listener, tls, home).await
     })?;
     drop(held);
@@ -127,7 +129,7 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
 struct Home<'a> {
     voice: &'a Voice,
     places: &'a Places,
-    key_file: Option<PathBuf>,
+    master: data::MasterFrom,
 }
 
 async fn serve_all(
@@ -152,7 +154,7 @@ async fn serve_all(
     let (stop, stopping) = watch::channel(false);
     announce(&runtime, &settings, &home).await?;
     let kept = tokio::spawn(keep_metrics(metrics.clone(), stopping.clone()));
-    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), home.key_file);
+    let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), home.master);
     let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
     let watched = tokio::spawn(Arc::clone(&runtime).watch_record(stopping.clone()));
     let scraped = match open {

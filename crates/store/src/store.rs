@@ -18,6 +18,7 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0002_pairing_and_names.sql"),
     },
     Migration { number: 3, name: "installation", sql: include_str!("../migrations/0003_installation.sql") },
+    Migration { number: 4, name: "secrets", sql: include_str!("../migrations/0004_secrets.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.
@@ -35,6 +36,12 @@ pub enum StoreError {
     /// Something still uses it.
     #[error("the {0} is still in use")]
     InUse(&'static str),
+    /// There is room for so many.
+    #[error("there are {1} {0} already, which is the most; remove one first")]
+    Full(&'static str, i64),
+    /// It is there and cannot be used; the text says why and what to do.
+    #[error("{0}")]
+    Unusable(String),
     /// It was finished before.
     #[error("the {0} is archived")]
     Archived(&'static str),

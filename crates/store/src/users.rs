@@ -4,10 +4,11 @@ use access::{
     ChangePassword, ChangeTotp, CreateUser, DeleteUser, DisableUser, EndAllSignIns, EndSignIn, ListUsers,
     Permit, ReadUser, ResetPassword, UpdateUser, Via,
 };
-use model::{DisplayName, Email, EventKind, Millis, Role, UserId};
+use model::{DisplayName, Email, EventKind, Millis, Role, SecretOwner, UserId};
 
 use crate::engine::{EngineError, Row, Tx, Value};
 use crate::keys::end_key;
+use crate::secrets::forget_secrets;
 use crate::store::{parsed, taken};
 use crate::{Store, StoreError};
 
@@ -126,6 +127,7 @@ impl Store {
         let sql = "UPDATE users SET enabled = 0, version = version + 1, email = NULL, name = 'deleted', password = '', \
                    totp = NULL, deleted_at = $2 WHERE id = $1";
         tx.exec(sql, &[id.as_str().into(), now.into()]).await?;
+        forget_secrets(&mut tx, SecretOwner::User(user)).await?;
         self.sign_out(&mut tx, user).await?;
         let event = self.event(&mut tx, EventKind::UserDeleted, None, Some(user)).await?;
         Ok(self.commit(tx, event).await?)

@@ -4,10 +4,11 @@ use access::{
     AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, ReadWorktree,
     RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
 };
-use model::{EventKind, Millis, RepoId, Role, Tier, UserId, WorktreeId, WorktreeName};
+use model::{EventKind, Millis, RepoId, Role, SecretOwner, Tier, UserId, WorktreeId, WorktreeName};
 
 use crate::credentials::owners;
 use crate::engine::{EngineError, Row, Tx, Value};
+use crate::secrets::forget_secrets;
 use crate::store::parsed;
 use crate::{Store, StoreError};
 
@@ -212,6 +213,7 @@ impl Store {
         if tx.exec(sql, &[worktree.to_string().into(), self.clock.now().into()]).await? == 0 {
             return Err(StoreError::Missing("worktree"));
         }
+        forget_secrets(&mut tx, SecretOwner::Worktree(worktree)).await?;
         self.finish(tx, EventKind::WorktreeDeleted, worktree).await
     }
 

@@ -1,21 +1,29 @@
 //! Turns one master secret into keys for every purpose, and seals single values with them.
 //!
-//! Flow: text or a file -> [`MasterKey`] -> [`KeyRing`] -> [`KeyRing::subkey`] and [`KeyRing::seal`].
+//! Flow: text, a file or a program -> [`MasterKey`] -> [`RingFile`] -> [`KeyRing`] -> [`KeyRing::subkey`],
+//! [`KeyRing::seal`] for what lives as long as the ring, [`KeyRing::seal_record`] for what outlives a key. A value that
+//! was opened is lent by [`Leases`].
 //!
 //! Invariants: there is no plaintext mode; a key that could be guessed is refused before anything is
 //! derived from it; a sealed value opens only under its ring and at its [`Place`]; secrets are
 //! [`Secret`], which cannot be printed, copied, compared or serialized by accident.
 //!
-//! Not here: sockets, databases, leases, rotation. Files appear in one fenced module, [`source`],
-//! and there only for the master key.
+//! Not here: sockets, databases, who may have what. Files and programs appear in two fenced modules, [`source`] for the
+//! master key and `ring_file` for the ring that it seals.
 
+mod lease;
 mod master;
+mod record;
 mod ring;
+mod ring_file;
 mod seal;
 mod secret;
 pub mod source;
 
+pub use lease::{LEASE_GRACE, LeaseError, LeaseId, Leases};
 pub use master::{BadKey, MasterKey};
+pub use record::SealedRecord;
 pub use ring::{Fingerprint, KeyRing, Purpose};
+pub use ring_file::{RingError, RingFile};
 pub use seal::{OpenError, Place, SealError, Sealed};
 pub use secret::Secret;

@@ -101,6 +101,11 @@ impl MasterKey {
         self.0.expose()
     }
 
+    /// Bytes that were a key before; they were looked at then.
+    pub(crate) fn again(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() >= MIN_BYTES).then(|| Self(Secret::new(bytes.to_vec())))
+    }
+
     fn from_bytes(bytes: Secret<Vec<u8>>) -> Result<Self, BadKey> {
         let raw = bytes.expose();
         if raw.len() < MIN_BYTES {

@@ -1,10 +1,16 @@
-//! Turns a [`MasterKey`] into one key per [`Purpose`], by HKDF-SHA256.
+//! Turns a root secret into one key per [`Purpose`], by HKDF-SHA256, and holds the epochs that records are sealed under.
 //!
-//! Invariant: every purpose has its own fixed label; a label never changes and is never reused, so no
-//! two purposes can share a key and a restart derives the same keys.
+//! Invariants: every purpose has its own fixed label; a label never changes and is never reused, so no
+//! two purposes can share a key and a restart derives the same keys. A ring that is kept in a file has a random root
+//! and random epochs, sealed under the master; one that is not has the master as its root, and one epoch made from it.
+//!
+//! Not here: the file ([`crate::RingFile`]), what is sealed (`seal`, `record`).
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use aws_lc_rs::hkdf;
 
 use crate::{MasterKey, Secret};
@@ -87,22 +93,84 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// The key of one epoch: what is written to the ring's file, and the same made ready for use.
+pub(crate) struct EpochKey {
+    pub(crate) bytes: Secret<[u8; 32]>,
+    pub(crate) ready: LessSafeKey,
+}
+
+impl EpochKey {
+    pub(crate) fn new(bytes: Secret<[u8; 32]>) -> Option<Self> {
+        let ready = UnboundKey::new(&AES_256_GCM, bytes.expose()).ok().map(LessSafeKey::new)?;
+        Some(Self { bytes, ready })
+    }
+}
+
+/// What changes when keys are rotated.
+pub(crate) struct Epochs {
+    /// What new records are sealed under.
+    pub(crate) current: u32,
+    /// By number; more than one while a rotation is under way.
+    pub(crate) keys: BTreeMap<u32, EpochKey>,
+    /// The ring of the master that the file is sealed under; none while there is no file.
+    pub(crate) wrap: Option<Box<KeyRing>>,
+    /// The file's bytes.
+    pub(crate) kept: Option<Vec<u8>>,
+}
+
 /// All keys of one daemon. Not `Clone`: share it behind an `Arc`.
 pub struct KeyRing {
     root: hkdf::Prk,
+    /// What `root` was made from; the ring's file holds it, sealed.
+    pub(crate) origin: MasterKey,
     pub(crate) seal: Secret<[u8; 32]>,
     fingerprint: Fingerprint,
+    pub(crate) epochs: RwLock<Epochs>,
 }
 
 impl KeyRing {
-    /// Takes the master key; it is wiped once the ring stands.
+    /// A ring that this master key alone makes.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "the master key ends here")]
     pub fn new(master: MasterKey) -> Self {
-        let root = hkdf::Salt::new(hkdf::HKDF_SHA256, EXTRACT_SALT).extract(master.bytes());
+        let first = hkdf::Salt::new(hkdf::HKDF_SHA256, EXTRACT_SALT).extract(master.bytes());
+        let key = EpochKey::new(Secret::new(derive(&first, b"palisade/v1/epoch-1")));
+        let keys = key.into_iter().map(|key| (1, key)).collect();
+        Self::of(master, Epochs { current: 1, keys, wrap: None, kept: None })
+    }
+
+    pub(crate) fn of(origin: MasterKey, epochs: Epochs) -> Self {
+        let root = hkdf::Salt::new(hkdf::HKDF_SHA256, EXTRACT_SALT).extract(origin.bytes());
         let seal = Secret::new(derive(&root, Purpose::Seal.label()));
         let fingerprint = Fingerprint(derive(&root, b"palisade/v1/fingerprint"));
-        Self { root, seal, fingerprint }
+        Self { root, origin, seal, fingerprint, epochs: RwLock::new(epochs) }
+    }
+
+    /// The number of the epoch that new records are sealed under.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.read_epochs().current
+    }
+
+    /// Whether records of an earlier epoch are still being carried over.
+    #[must_use]
+    pub fn is_rotating(&self) -> bool {
+        self.read_epochs().keys.len() > 1
+    }
+
+    /// Names the master key that opens this ring.
+    #[must_use]
+    pub fn master(&self) -> Fingerprint {
+        self.read_epochs().wrap.as_ref().map_or(self.fingerprint, |wrap| wrap.fingerprint)
+    }
+
+    /// The ring as its file holds it, sealed under the master; none for a ring that the master alone makes.
+    #[must_use]
+    pub fn kept(&self) -> Option<Vec<u8>> {
+        self.read_epochs().kept.clone()
+    }
+
+    pub(crate) fn read_epochs(&self) -> RwLockReadGuard<'_, Epochs> {
+        self.epochs.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key for one purpose; equal for equal master keys.

@@ -24,7 +24,7 @@ const NONCE: usize = 12;
 const TAG: usize = 16;
 const HEADER: usize = 1 + 8 + SALT + NONCE;
 /// Largest plain value; a secret is not a file.
-const MAX_PLAIN: usize = 1 << 20;
+pub(crate) const MAX_PLAIN: usize = 1 << 20;
 const LABEL: &[u8] = b"palisade/v1/sealed-value";
 
 /// Where a sealed value lives. It opens nowhere else.
@@ -40,7 +40,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// The header and the place as one byte string that no other header and place produce.
-    fn bind(&self, header: &[u8]) -> Vec<u8> {
+    pub(crate) fn bind(&self, header: &[u8]) -> Vec<u8> {
         let parts = [header, self.record.as_bytes(), self.owner.as_bytes(), self.field.as_bytes()];
         let mut bound = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
         for part in parts {
@@ -83,6 +83,11 @@ pub enum OpenError {
         /// The ring at hand.
         ring: Fingerprint,
     },
+    /// Sealed in an epoch whose key this ring does not hold.
+    #[error(
+        "sealed under the keys of epoch {0}, which this ring does not hold; restore the ring that belongs to it"
+    )]
+    NoEpoch(u32),
     /// Changed, cut, or moved from another place.
     #[error("the sealed value was changed or moved; restore it from a backup")]
     Tampered,

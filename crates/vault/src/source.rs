@@ -1,15 +1,19 @@
-//! Files that hold a master key: the only place in this crate that touches the disk.
+//! Files that hold a master key, and programs that print one.
 //!
 //! Invariants: a key file is a regular file, not reached through a symbolic link at its last step,
 //! owned by us or root, and closed to everyone else; a new one appears whole or not at all, and never
-//! replaces another.
+//! replaces another. A program is started without a shell, has a deadline, and nothing it says but the key is used or shown.
 //!
 //! Not here: where the file should be, and whether it may lie beside the data (the daemon's choice).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
@@ -57,6 +61,23 @@ pub enum SourceError {
         #[source]
         cause: BadKey,
     },
+    /// A program that should print the key did not.
+    #[error("the program `{program}` gave no master key: {why}")]
+    Program {
+        /// Its first word.
+        program: String,
+        /// What became of it; nothing that it said.
+        why: String,
+    },
+    /// What the program printed is not a key.
+    #[error("what the program `{program}` printed is not a usable key")]
+    BadOutput {
+        /// Its first word.
+        program: String,
+        /// What is wrong with it.
+        #[source]
+        cause: BadKey,
+    },
     /// Anything else the operating system said.
     #[error("`{path}` could not be used as a key file")]
     Io {
@@ -73,6 +94,14 @@ pub enum SourceError {
 /// # Errors
 /// [`SourceError`] when it is missing, unsafe to trust, or not a key.
 pub fn read_file(path: &Path) -> Result<MasterKey, SourceError> {
+    let text = read_private(path, MAX_TEXT + 1)?;
+    let bad = |cause| SourceError::BadKey { path: path.into(), cause };
+    let text = std::str::from_utf8(&text).map_err(|_| bad(BadKey::NotEncoded))?;
+    MasterKey::from_hex_or_base64(text).map_err(bad)
+}
+
+/// Up to `most` bytes of a file that is ours alone.
+pub(crate) fn read_private(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, SourceError> {
     // NONBLOCK: a pipe planted at the path must not hang the start.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
@@ -87,15 +116,81 @@ pub fn read_file(path: &Path) -> Result<MasterKey, SourceError> {
     trusted(path, &stat, 0o600)?;
 
     // Room for one byte too many up front, so that the text is never moved and left behind unwiped.
-    let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT + 2));
-    let limit = MAX_TEXT as u64 + 1;
+    let mut text = Zeroizing::new(Vec::with_capacity(most + 1));
     File::from(file)
-        .take(limit)
+        .take(most as u64)
         .read_to_end(&mut text)
         .map_err(|cause| SourceError::Io { path: path.into(), cause })?;
-    let bad = |cause| SourceError::BadKey { path: path.into(), cause };
+    Ok(text)
+}
+
+/// Takes the key from what a program prints. It is started without a shell, and ended when `patience` is over.
+///
+/// # Errors
+/// [`SourceError`] when it cannot be started, does not end well or in time, or prints no key.
+pub fn read_program(argv: &[String], patience: Duration) -> Result<MasterKey, SourceError> {
+    let (program, arguments) = argv
+        .split_first()
+        .ok_or_else(|| SourceError::Program { program: String::new(), why: "no program is named".into() })?;
+    let failed = |why: String| SourceError::Program { program: program.clone(), why };
+    // What it says on standard error may repeat what it was asked for, so nobody hears it.
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"PALISADE_") {
+            command.env_remove(name);
+        }
+    }
+    let mut child = command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(|error| failed(format!("it cannot be started: {}", error.kind())))?;
+    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let deadline = Instant::now() + patience;
+    let (tell, told) = mpsc::channel();
+    let out = child.stdout.take();
+    std::thread::spawn(move || {
+        let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT + 2));
+        let read = out.map(|out| out.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
+        drop(tell.send(read.and_then(Result::ok).map(|_| text)));
+    });
+    let text = told.recv_timeout(patience).ok().flatten();
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if Instant::now() < deadline && text.is_some() => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Ok(None) | Err(_) => break None,
+        }
+    };
+    // Whatever it left behind goes with it.
+    if let Some(group) = group {
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap_or_default();
+    }
+    drop(child.wait());
+    let status = ended.ok_or_else(|| failed(format!("it did not end within {} s", patience.as_secs())))?;
+    if !status.success() {
+        return Err(failed(format!("it failed ({status}); run it by hand to see why")));
+    }
+    let text = text.ok_or_else(|| failed("what it printed could not be read".into()))?;
+    let bad = |cause| SourceError::BadOutput { program: program.clone(), cause };
     let text = std::str::from_utf8(&text).map_err(|_| bad(BadKey::NotEncoded))?;
     MasterKey::from_hex_or_base64(text).map_err(bad)
+}
+
+/// Puts a key file in the place of another, in one step.
+///
+/// # Errors
+/// [`SourceError`]; then both are as they were.
+pub fn replace_file(path: &Path, with: &Path) -> Result<(), SourceError> {
+    let failed = |cause| SourceError::Io { path: path.into(), cause };
+    std::fs::rename(with, path).map_err(failed)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
 /// Makes a new random key and writes it to a new file: 0600, in a directory that is 0700.
@@ -140,7 +235,7 @@ fn write_draft(folder: &impl rustix::fd::AsFd, draft: &str, key: &MasterKey) -> 
 }
 
 /// Opens the directory for a new key, making it if need be; refuses one that others can enter.
-fn closed_folder(path: &Path) -> Result<rustix::fd::OwnedFd, SourceError> {
+pub(crate) fn closed_folder(path: &Path) -> Result<rustix::fd::OwnedFd, SourceError> {
     let failed = |cause| SourceError::Io { path: path.into(), cause };
     let made = !path.exists();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;

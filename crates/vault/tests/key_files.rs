@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use vault::source::{SourceError, create_file, read_file};
+use vault::source::{SourceError, create_file, read_file, read_program};
 use vault::{BadKey, KeyRing};
 
 fn folder() -> tempfile::TempDir {
@@ -154,4 +154,61 @@ fn sec_02_unusable_content_is_refused_and_not_repeated() {
     fs::write(&path, "hunter2").unwrap();
     let error = read_file(&path).unwrap_err();
     assert!(!format!("{error:?} {error}").contains("hunter2"));
+}
+
+fn program(folder: &Path, body: &str) -> Vec<String> {
+    let path = folder.join("program");
+    fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    set_mode(&path, 0o700);
+    vec![path.to_str().unwrap().to_owned(), "an argument; id".to_owned()]
+}
+
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+#[test]
+fn sec_02_a_program_prints_the_key_and_no_shell_reads_its_arguments() {
+    let folder = folder();
+    let key = vault::MasterKey::random().unwrap();
+    let text = key.to_base64();
+    let body = format!("[ \"$1\" = 'an argument; id' ] && echo '{}' && echo noise >&2", text.expose());
+    let read = read_program(&program(folder.path(), &body), PATIENCE).unwrap();
+    assert_eq!(KeyRing::new(read).fingerprint(), KeyRing::new(key).fingerprint());
+}
+
+#[test]
+fn sec_02_a_program_that_gives_no_key_is_named_and_not_repeated() {
+    let folder = folder();
+    for (body, expected) in [
+        ("echo hunter2-the-value >&2; exit 3", "it failed"),
+        ("echo hunter2-the-value", "is not a usable key"),
+        ("", "is not a usable key"),
+        ("while :; do echo hunter2-the-value; done", "gave no master key"),
+    ] {
+        let error = read_program(&program(folder.path(), body), PATIENCE).unwrap_err();
+        let told = format!("{error} {error:?}");
+        assert!(told.contains(expected) && !told.contains("hunter2"), "{body}: {told}");
+    }
+    for argv in [vec![], vec!["/nowhere/at-all".to_owned()]] {
+        assert!(matches!(read_program(&argv, PATIENCE), Err(SourceError::Program { .. })));
+    }
+}
+
+/// A program that goes on is ended, with whatever it started.
+#[test]
+fn sec_02_a_program_has_a_deadline() {
+    let folder = folder();
+    let mark = folder.path().join("pid");
+    let body = format!("sleep 600 & echo $! > {}; wait", mark.display());
+    let error = read_program(&program(folder.path(), &body), std::time::Duration::from_secs(1)).unwrap_err();
+    assert!(error.to_string().contains("did not end within 1 s"), "{error}");
+    let child = fs::read_to_string(mark).unwrap();
+    let is_over = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.trim()));
+        stat.map_or(true, |stat| stat.contains(") Z "))
+    };
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while !is_over() {
+        assert!(std::time::Instant::now() < deadline, "the child of the program is still there");
+        std::thread::yield_now();
+    }
 }

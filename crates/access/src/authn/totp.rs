@@ -2,7 +2,7 @@
 
 use model::{Email, Millis, UserId};
 use totp_rs::{Builder, Secret as Seed, Totp};
-use vault::{KeyRing, Place, Sealed, Secret};
+use vault::{KeyRing, OpenError, Place, SealedRecord, Secret};
 
 const STEP_MS: Millis = 30_000;
 
@@ -35,14 +35,28 @@ impl TotpSeed {
     /// The seed, sealed for this user's row.
     pub fn seal(&self, ring: &KeyRing, user: UserId) -> Option<Vec<u8>> {
         let id = user.to_string();
-        ring.seal(&place(&id), self.0.expose()).ok().map(|sealed| sealed.as_bytes().to_vec())
+        ring.seal_record(&place(&id), self.0.expose()).ok().map(SealedRecord::into_bytes)
     }
 
     /// The seed from this user's row.
     pub fn open(ring: &KeyRing, user: UserId, sealed: Vec<u8>) -> Option<Self> {
         let id = user.to_string();
-        let sealed = Sealed::parse(sealed).ok()?;
-        ring.open(&place(&id), &sealed).ok().map(Self)
+        let sealed = SealedRecord::parse(sealed).ok()?;
+        ring.open_record(&place(&id), &sealed).ok().map(Self)
+    }
+
+    /// The seed of this user's row, sealed again under the ring's current epoch; none if it is current.
+    ///
+    /// # Errors
+    /// [`OpenError`] when what stands in the row cannot be opened.
+    pub fn carry_over(ring: &KeyRing, user: UserId, sealed: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+        let old = SealedRecord::parse(sealed.to_vec())?;
+        if old.epoch() == ring.epoch() {
+            return Ok(None);
+        }
+        let id = user.to_string();
+        let seed = Self(ring.open_record(&place(&id), &old)?);
+        Ok(seed.seal(ring, user))
     }
 
     /// The time step this code is for, if it is one of now.

@@ -42,6 +42,9 @@ pub(crate) struct RunArgs {
     /// Pass this variable, or set it
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
+    /// Pass all other variables too, but for those that hold a credential or steer programs
+    #[arg(long)]
+    pub(crate) inherit_env: bool,
     /// Show files of this name that the profile hides, such as `.env`
     #[arg(long, value_name = "NAME")]
     pub(crate) show: Vec<String>,

@@ -97,7 +97,8 @@ pub(super) fn paths(session: &Session) -> Result<Shown, Failure> {
         let text = settings.get(key).and_then(|row| row.get("value")).and_then(Value::as_str);
         text.filter(|text| !text.is_empty()).map(|text| places.config_dir().join(text))
     };
-    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some();
+    let printed = named("key.file").is_none() && named("key.command").is_some();
+    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some() || printed;
     let credential = || {
         let folder = std::env::var_os("CREDENTIALS_DIRECTORY")?;
         Some(Path::new(&folder).join("palisade-master-key")).filter(|file| file.exists())
@@ -112,7 +113,14 @@ pub(super) fn paths(session: &Session) -> Result<Shown, Failure> {
     let (mut text, mut json) = (String::new(), serde_json::Map::new());
     for (name, path) in rows {
         let path = path.map(|path| std::path::absolute(&path).unwrap_or(path).display().to_string());
-        text.push_str(&format!("{name:12} {}\n", path.as_deref().unwrap_or("in PALISADE_MASTER_KEY")));
+        text.push_str(&format!(
+            "{name:12} {}\n",
+            path.as_deref().unwrap_or(if printed {
+                "printed by `key.command`"
+            } else {
+                "in PALISADE_MASTER_KEY"
+            })
+        ));
         json.insert(name.to_owned(), path.into());
     }
     // A path under the name `master_key` looks like a key; there is no secret here.

@@ -102,9 +102,7 @@ fn tail(client: &Client, lines: u32, follow: bool, json: bool) -> Result<Shown, 
                     entry.resource
                 )
             };
-            let clean = redact::Redactor::new().scrub(&line).into_owned();
-            let mut out = std::io::stdout().lock();
-            if out.write_all(clean.as_bytes()).and_then(|()| out.flush()).is_err() {
+            if !crate::output::next_line(&line) {
                 return Ok(Shown::new(&(), ""));
             }
         }

@@ -15,9 +15,11 @@ mod policy;
 mod profile;
 mod receipt;
 mod record;
+pub(crate) mod redact;
 mod repo;
 mod resolve;
 pub(crate) mod run;
+mod secret;
 mod setup;
 mod template;
 mod user;
@@ -43,6 +45,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Freeze { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Freeze),
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
+        Command::Redact(_) => Err(Failure::Usage("`redact` stands alone".into())),
         Command::Doctor(args) => doctor::run(config.as_deref(), &args),
         Command::Setup(command) => setup::run(config.as_deref(), &command),
         Command::Receipt(command) => receipt::run(config.as_deref(), command),
@@ -69,6 +72,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Pass(command) => pass::run(&session, command),
         Command::Repo(command) => repo::run(&session, command),
         Command::Worktree(command) => worktree::run(&session, command),
+        Command::Secret(command) => secret::run(&session, command, cli.json),
         Command::Policy(command) => policy::run(&session, command),
         Command::Ledger(command) => ledger::run(&session, command, cli.json),
         Command::Config(Config::Show) => launch::config(&session),
@@ -98,17 +102,21 @@ fn status(session: &Session) -> Result<Shown, Failure> {
     let status = client.status()?;
     let health = client.ready()?;
     let mut text = format!(
-        "Palisade {} at {}, mode {}, store {}, key {}\nworktrees divided by owners and tiers: {}\nledger: {} entries, {}\nup since {}\n",
+        "Palisade {} at {}, mode {}, store {}, key {} (epoch {})\nworktrees divided by owners and tiers: {}\nledger: {} entries, {}\nup since {}\n",
         status.version,
         client.base(),
         status.mode,
         status.store,
         status.key,
+        status.key_epoch,
         status.worktree_rbac,
         status.ledger_head,
         status.ledger,
         moment(status.started_at)
     );
+    if status.key_rotating {
+        text.push_str("a rotation of the keys is not finished; run `palisade secret rotate`\n");
+    }
     for setting in &status.degraded {
         text.push_str(&format!("weakened by a setting: {setting}\n"));
     }

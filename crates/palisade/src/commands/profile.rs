@@ -1,13 +1,11 @@
 //! `palisade profile`: what sandboxes look like, and what a project may ask for.
 
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use sandbox::profile::{Consents, Name, Project, Resolved, built_in_names, check, reference};
 use serde_json::json;
 
-use super::run::{Home, bytes, caller, resolved};
+use super::run::{Home, PROJECT, bytes, caller, project_profile, resolved};
 use crate::cli::{ProfileCommand, RunArgs};
 use crate::failure::Failure;
 use crate::output::Shown;
@@ -80,7 +78,7 @@ fn judge(file: &Path) -> Result<Shown, Failure> {
 /// Consents to what the project here asks for, as it is now, or takes it back.
 fn consent(home: &Home, withdraw: bool) -> Result<Shown, Failure> {
     let caller = caller(home, &[])?;
-    let file = caller.worktree.join(".palisade/profile.toml");
+    let file = caller.worktree.join(PROJECT);
     let place = home.config.join("consents");
     let known = bytes(&place).map_err(Failure::file(&place))?;
     let mut consents = match known {
@@ -92,7 +90,7 @@ fn consent(home: &Home, withdraw: bool) -> Result<Shown, Failure> {
         keep(&place, &consents)?;
         return Ok(Shown::done(if was { "taken back" } else { "there was no consent" }));
     }
-    let found = bytes(&file).map_err(Failure::file(&file))?;
+    let found = project_profile(&caller.worktree).map_err(Failure::file(&file))?;
     let found =
         found.ok_or_else(|| Failure::NotFound("this project has no `.palisade/profile.toml`".into()))?;
     let project = Project::parse(&found, &file).map_err(|error| usage(&error))?;
@@ -116,14 +114,10 @@ fn keep(place: &Path, consents: &Consents) -> Result<(), Failure> {
             .create(folder)
             .map_err(Failure::file(folder))?;
     }
-    let mut whole: PathBuf = place.to_owned();
-    whole.set_extension(std::process::id().to_string());
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&whole);
-    let mut file = file.map_err(Failure::file(&whole))?;
-    file.write_all(consents.to_text().as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(Failure::file(&whole))?;
-    std::fs::rename(&whole, place).map_err(Failure::file(place))
+    let folder = place.parent().unwrap_or(Path::new("."));
+    let root = files::Root::open(folder).map_err(Failure::file(folder))?;
+    let name = Path::new(place.file_name().unwrap_or_default());
+    root.write(name, consents.to_text().as_bytes()).map_err(|error| Failure::file(place)(error.into()))
 }
 
 /// The day, as `2026-11-15`.

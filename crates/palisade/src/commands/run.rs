@@ -31,6 +31,8 @@ use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
 
+/// A project's own profile, below its worktree.
+pub(super) const PROJECT: &str = ".palisade/profile.toml";
 /// The most that a profile may be long; the parser refuses less.
 const MOST_BYTES: u64 = 1 << 20;
 
@@ -85,6 +87,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     if let Some(notice) = pending_notice(&pending) {
         output::tell(&notice);
     }
+    let mut withheld = if profile.inherit { without_secrets(&mut caller, &profile) } else { Vec::new() };
     let record = OwnRecord::open(&home.state)?;
     caller.run_folder = sandbox::changes::folder(&home.state, &run);
     let asked = Asked { run: &run, profile: &profile, caller: &caller, command: &args.command };
@@ -96,6 +99,13 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         Ok(prepared) => prepared,
         Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
     };
+    withheld.append(&mut prepared.withheld);
+    if !withheld.is_empty() {
+        let names = withheld.join(", ");
+        output::tell(&format!(
+            "these variables stayed outside: {names}; `--env NAME` passes one that you name"
+        ));
+    }
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
     let held = begun.and_then(|begun| {
         let plan = prepared.spec.clone().plan_for(run.clone(), &begun).map_err(|error| broken(&error))?;
@@ -154,6 +164,23 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         }));
     }
     Ok(ExitCode::from(ended.code()))
+}
+
+/// Of everything that is inherited, what looks like a secret stays out, whatever its name is; whoever named a variable
+/// means it. The names of those that stay out.
+fn without_secrets(caller: &mut Caller, profile: &Profile) -> Vec<String> {
+    let redactor = redact::Redactor::new();
+    let mut out = Vec::new();
+    caller.environment.retain(|name, value| {
+        let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+        let is_named = profile.environment.iter().any(|one| one.to_string() == name);
+        let stays = name == "PATH" || is_named || !profile.passes(&name) || redactor.scrub(&value) == value;
+        if !stays {
+            out.push(name.into_owned());
+        }
+        stays
+    });
+    out
 }
 
 fn broken(error: &dyn std::fmt::Display) -> Failure {
@@ -342,6 +369,7 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
         ro: args.ro.iter().map(|path| absolute(caller, path)).collect(),
         rw: args.rw.iter().map(|path| absolute(caller, path)).collect(),
         env: args.env.clone(),
+        inherit: args.inherit_env,
         show: args.show.clone(),
         limit: args.limit.clone(),
         overlay: args.overlay,
@@ -351,8 +379,8 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
         let file = home.config.join("profiles").join(format!("{name}.toml"));
         Ok(bytes(&file)?.map(|bytes| Document { file, bytes }))
     };
-    let file = caller.worktree.join(".palisade/profile.toml");
-    let project = match bytes(&file).map_err(Failure::file(&file))? {
+    let file = caller.worktree.join(PROJECT);
+    let project = match project_profile(&caller.worktree).map_err(Failure::file(&file))? {
         Some(bytes) => Some(Project::parse(&bytes, &file).map_err(|error| usage(&error))?),
         None => None,
     };
@@ -380,6 +408,15 @@ fn absolute(caller: &Caller, path: &str) -> String {
     }
     let path = caller.directory.join(path);
     path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
+}
+
+/// A project's own profile. Whoever wrote the repository chose what lies on the way to it, so no link is followed.
+pub(super) fn project_profile(worktree: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    match files::Root::open(worktree)?.read(Path::new(PROJECT), MOST_BYTES, files::Rule::Any) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(files::FileError::Missing) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A small file that is a file; none if there is nothing.

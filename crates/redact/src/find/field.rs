@@ -5,11 +5,26 @@
 
 use super::value::{self, Written};
 use super::{Hit, header};
-use crate::bytes::{ByteSet, at, before, skip_blanks, slice};
+use crate::bytes::{ByteSet, at, before, line_start, mixed, skip_blanks, slice, stands_before};
 
 /// Anchors: every secret name contains one of these.
-pub(super) const WORDS: &[&str] =
-    &["passw", "passphrase", "passcode", "pwd", "secret", "token", "key", "authorization", "cookie", "_auth"];
+pub(super) const WORDS: &[&str] = &[
+    "pass",
+    "pwd",
+    "secret",
+    "token",
+    "key",
+    "auth",
+    "cookie",
+    "sig=",
+    "signature=",
+    "jwt",
+    "psk",
+    "sessid",
+    "jsessionid",
+    "ct.sid",
+    "mnemonic",
+];
 
 /// A name is secret if it ends so, in lower case and without `_`, `-` and `.`.
 const ENDINGS: &[&str] = &[
@@ -39,6 +54,42 @@ const ENDINGS: &[&str] = &[
     "appkey",
     "openaikey",
     "anthropickey",
+    "sshkey",
+    "servicekey",
+    "storagekey",
+    "licensekey",
+    "hmackey",
+    "aeskey",
+    "presharedkey",
+    "privkey",
+    "adminkey",
+    "integrationkey",
+    "writekey",
+    "subscriptionkey",
+    "functionskey",
+    "consumerkey",
+    "clientkey",
+    "serverkey",
+    "instrumentationkey",
+    "roottoken",
+    "passwordconfirmation",
+    "psk",
+    "jwt",
+    "phpsessid",
+    "jsessionid",
+    "connectsid",
+    "mnemonic",
+    "amzsignature",
+    "googsignature",
+];
+
+/// Whole names; what ends so may be anything.
+const WHOLE: &[&str] = &["auth", "sig", "pass"];
+
+/// What stands before `pass` where that means a password and no `bypass`.
+const PASSES: &[&str] = &[
+    "db", "user", "my", "root", "smtp", "ftp", "key", "store", "admin", "mail", "ssh", "login", "sudo",
+    "redis", "pg",
 ];
 
 /// Names whose whole line is the value.
@@ -54,13 +105,22 @@ const BLANKS: usize = 16;
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 
 pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+    // Some anchors hold the sign after the name.
+    let end = end - usize::from(before(text, end) == Some(b'='));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
     if tail == TAIL {
         return None;
     }
     let last = end + tail;
+    // `..=` and `::Name` are code.
+    if before(text, last) == Some(b'.') && at(text, last) == Some(b'=') {
+        return None;
+    }
     let left = slice(text, start.saturating_sub(REACH), start);
     let first = unescaped(text, start - left.iter().rev().take_while(|byte| NAME.has(**byte)).count());
+    if stands_before(text, first, b"::") {
+        return None;
+    }
     // The anchor of the last word of a name does the work for the whole name.
     let mut plain = [0; 2 * REACH];
     let name = normal(slice(text, first, last), &mut plain);
@@ -68,11 +128,34 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     if HEADERS.iter().any(ends) {
         return header::find(text, first, last);
     }
-    if !(ENDINGS.iter().any(ends) || name == b"auth") {
+    let is_whole = WHOLE.iter().any(|whole| name == whole.as_bytes());
+    let is_pass = is_pass(slice(text, first, last), name);
+    if !(ENDINGS.iter().any(ends) || is_whole || is_pass) {
         return None;
     }
     let (from, written) = separator(text, first, last)?;
-    value::find(text, first, from, written)
+    if name == b"pass" && matches!(written, Written::Line | Written::Told) && at(text, first) != Some(b'p') {
+        return None; // What tests say.
+    }
+    let hit = value::find(text, first, from, written)?;
+    // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else.
+    let secret = slice(text, hit.start, hit.end);
+    let is_other = match name {
+        b"auth" | b"sig" => secret.len() < 12 || !mixed(secret),
+        _ if is_pass => secret.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    (!is_other).then_some(hit)
+}
+
+/// `DB_PASS`, `dbPass`, `dbpass`, and not `bypass`.
+fn is_pass(written: &[u8], name: &[u8]) -> bool {
+    let Some(lead) = name.strip_suffix(b"pass") else { return false };
+    let before_pass = written.len().checked_sub(5).and_then(|place| at(written, place));
+    let is_part = before_pass.is_some_and(|byte| matches!(byte, b'_' | b'-' | b'.'));
+    let is_camel = before_pass.is_some_and(|byte| byte.is_ascii_lowercase())
+        && at(written, written.len() - 4) == Some(b'P');
+    is_part || is_camel || lead.is_empty() || PASSES.iter().any(|word| lead == word.as_bytes())
 }
 
 /// Past the rest of an escape in front of the name: `\nname`, `%0Aname`.
@@ -110,11 +193,24 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
         if sign > closed || skip_blanks(text, after, 1) > after { Written::Assigned } else { Written::Set }
     };
     let (after, written) = match (at(text, sign)?, at(text, sign + 1)) {
+        // `SomeSecret => …` is an arm of a match.
+        (b'=', Some(b'>')) if !is_quoted && at(text, first).is_some_and(|byte| byte.is_ascii_uppercase()) => {
+            return None;
+        }
         (b'=', Some(b'=' | b'>')) | (b':', Some(b'=')) => (sign + 2, Written::Assigned),
+        // `SECRET`: `secret` explains a word.
+        (b':', _)
+            if before(text, closed) == Some(b'`')
+                && at(text, skip_blanks(text, sign + 1, BLANKS)) == Some(b'`') =>
+        {
+            return None;
+        }
         (b'=', _) => (sign + 1, spaced(sign + 1)),
-        (b':', _) if is_quoted => (sign + 1, Written::Set),
+        (b':', _) if is_quoted => (sign + 1, Written::Keyed),
         // `name::other` is code, `name://` an address.
         (b':', Some(b':' | b'/')) => return None,
+        // `a:b:secret:c`
+        (b':', _) if before(text, first) == Some(b':') => return None,
         (b':', _) if value::begins_line(text, first) => (sign + 1, Written::Line),
         (b':', _) => (sign + 1, Written::Told),
         (b'%', Some(b'3')) if at(text, sign + 2).is_some_and(|byte| b"DdAa".contains(&byte)) => {
@@ -124,7 +220,35 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
         // `["--token", "…"]`
         (b',', _) if is_option && is_quoted => (sign + 1, Written::Set),
         _ if is_option && sign > closed => (sign, Written::Set),
+        _ if sign > closed => return by_blank(text, first, last, sign),
         _ => return None,
     };
     Some((skip_blanks(text, after, BLANKS), written))
+}
+
+/// A name, a blank and a value: `ENV API_KEY …`, `login ana password …`, `PASSWORD '…'`, `the password is …`.
+fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usize, Written)> {
+    let name = slice(text, first, last);
+    let is_password = ends_so(name, b"password");
+    if stands_before(text, first, b"ENV ") || stands_before(text, first, b"ARG ") {
+        return Some((sign, Written::Set));
+    }
+    let told = [&b"is "[..], b"was ", b"is: "]
+        .into_iter()
+        .find(|word| slice(text, sign, sign + word.len()) == *word);
+    let is_header = [&b"authorization"[..], b"cookie"].iter().any(|header| ends_so(name, header));
+    if let Some(word) = told.filter(|_| !is_header) {
+        return Some((skip_blanks(text, sign + word.len(), BLANKS), Written::Told));
+    }
+    let mut words = slice(text, line_start(text, first, 2 * REACH), first).rsplit(|byte| *byte == b' ');
+    // The blank before the name, then who, then `login`.
+    let is_netrc = words.nth(2) == Some(b"login");
+    let is_sql = at(text, sign) == Some(b'\'');
+    (is_password && (is_netrc || is_sql)).then_some((sign, Written::Set))
+}
+
+fn ends_so(name: &[u8], end: &[u8]) -> bool {
+    name.len()
+        .checked_sub(end.len())
+        .is_some_and(|from| slice(name, from, name.len()).eq_ignore_ascii_case(end))
 }

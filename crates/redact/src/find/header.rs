@@ -2,15 +2,15 @@
 
 use super::value::{Opening, Written, is_harmless};
 use super::{Body, Hit, field};
-use crate::bytes::{before, slice};
+use crate::bytes::{at, before, slice};
 
 pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     let (from, written) = field::separator(text, first, last)?;
     if let Some(opening) = Opening::at(text, from) {
         let body = opening.body();
         let end = body.end(text, opening.start);
-        let is_empty = is_harmless(slice(text, opening.start, end));
-        return (!is_empty).then_some(Hit { start: opening.start, end, body });
+        let is_empty = is_empty(slice(text, opening.start, end));
+        return (!is_empty).then_some(Hit::of(opening.start, end, body));
     }
     if matches!(written, Written::Element) {
         return super::value::find(text, first, from, written);
@@ -18,8 +18,50 @@ pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     // Within a quoted string the header ends where the string does: -H 'Authorization: Basic …'
     let quote = before(text, first).filter(|byte| b"\"'`".contains(byte));
     let end = unquoted_end(text, from, quote);
-    let is_empty = is_harmless(slice(text, from, end).trim_ascii());
-    (!is_empty).then_some(Hit { start: from, end, body: Body::Line })
+    let value = slice(text, from, end).trim_ascii();
+    let is_cookie = at(text, last.saturating_sub(1)).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'e'));
+    let is_word = match written {
+        _ if is_cookie => !slice(value, 0, LOOK).contains(&b'='),
+        // `Authorization: the service decides`
+        Written::Told | Written::Keyed => quote.is_none() && !has_scheme(value),
+        // `authorization: if … {`
+        Written::Line => value.iter().any(|byte| b"{}".contains(byte)) && !has_scheme(value),
+        Written::Set | Written::Assigned | Written::Element => false,
+    };
+    let is_empty = is_word || is_empty(value);
+    (!is_empty).then_some(Hit::of(from, end, Body::Line))
+}
+
+/// How much of a cookie is looked at.
+const LOOK: usize = 1024;
+
+/// A reference, or a scheme and then one: `Bearer $TOKEN`.
+fn is_empty(value: &[u8]) -> bool {
+    let value = slice(value, 0, LOOK);
+    let scheme = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    let rest = slice(value, scheme, value.len()).trim_ascii_start();
+    is_harmless(value) || (scheme > 0 && rest.len() < value.len() - scheme && is_harmless(rest))
+}
+
+fn has_scheme(value: &[u8]) -> bool {
+    const SCHEMES: &[&str] = &[
+        "bearer",
+        "basic",
+        "digest",
+        "token",
+        "apikey",
+        "negotiate",
+        "ntlm",
+        "hawk",
+        "dpop",
+        "signature",
+        "key",
+        "aws",
+    ];
+    let word = value.iter().take_while(|byte| !byte.is_ascii_whitespace()).count();
+    let word = slice(value, 0, word);
+    let is_scheme = |scheme: &&str| slice(word, 0, scheme.len()).eq_ignore_ascii_case(scheme.as_bytes());
+    SCHEMES.iter().any(is_scheme) || word.iter().any(u8::is_ascii_digit)
 }
 
 /// The end of the line, of the string it stands in, or a line break that is written out.

@@ -1,30 +1,64 @@
-//! Finds secrets by their shape: anchors (literals, all searched at once) and a finder for each.
+//! Finds secrets by their shape: anchors (literals, all searched at once) and a finder for each, and runs of
+//! characters that look drawn by lot.
 //!
 //! Invariants, which keep the time linear: a finder that finds nothing has looked at a bounded number of
 //! bytes around its anchor; what a finder found is not searched again. No finder looks past a newline.
 
+mod anchors;
 mod field;
 mod header;
+mod home;
+mod login;
 pub(crate) mod pem;
+mod personal;
+mod random;
 mod token;
+mod unseen;
 mod url;
 mod value;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use anchors::literals;
+pub(crate) use home::Homes;
+pub(crate) use random::RUN;
+pub(crate) use unseen::Seen;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, Input};
-
-use crate::bytes::{ByteSet, at, before, line_end, slice};
+use crate::bytes::{ByteSet, at, before, line_end, skip_blanks, slice};
 use crate::machine::Carry;
+use anchors::Anchors;
+
+/// Fewest characters that are judged by their look.
+pub(crate) const RANDOM: usize = random::LEAST;
 
 /// What to mask.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Hit {
     pub(crate) start: usize,
     pub(crate) end: usize,
     /// How the secret goes on if it reaches the end of a piece.
     pub(crate) body: Body,
+    pub(crate) with: With,
+}
+
+impl Hit {
+    /// A secret that is over where it ends.
+    pub(crate) const fn ended(start: usize, end: usize) -> Self {
+        Self { start, end, body: Body::Ended, with: With::Mark }
+    }
+
+    const fn of(start: usize, end: usize, body: Body) -> Self {
+        Self { start, end, body, with: With::Mark }
+    }
+}
+
+/// What stands in place of a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum With {
+    /// The mark.
+    Mark,
+    /// `~/`
+    Home,
+    /// Nothing: a line of a block whose first line is marked.
+    Nothing,
 }
 
 /// What belongs to a secret once it has begun.
@@ -40,6 +74,12 @@ pub(crate) enum Body {
     Word,
     /// The rest of the line.
     Line,
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Body")
+    }
 }
 
 impl Body {
@@ -61,16 +101,33 @@ impl Body {
 /// one (JSON within JSON), no more backslashes than the opening quote had.
 fn quoted_end(text: &[u8], from: usize, quote: u8, escapes: usize) -> usize {
     let mut backslashes = usize::from(before(text, from) == Some(b'\\'));
-    for (offset, byte) in slice(text, from, text.len()).iter().enumerate() {
+    let mut place = from;
+    while let Some(byte) = at(text, place) {
         let closes = if escapes == 0 { backslashes % 2 == 0 } else { backslashes <= escapes };
-        match *byte {
-            b'\n' => return from + offset,
-            byte if byte == quote && closes => return from + offset - backslashes.min(offset).min(escapes),
+        match byte {
+            b'\n' => return place,
+            byte if byte == quote && closes => match reopened(text, place, quote) {
+                0 => return place - backslashes.min(place - from).min(escapes),
+                length => place += length,
+            },
             b'\\' => backslashes += 1,
             _ => backslashes = 0,
         }
+        place += 1;
     }
     text.len()
+}
+
+/// A shell's way to write a quote within quotes: `'it'\''s'`, `'it'"'"'s'`. How many bytes follow the first one.
+fn reopened(text: &[u8], place: usize, quote: u8) -> usize {
+    if quote != b'\'' {
+        return 0;
+    }
+    match slice(text, place + 1, place + 5) {
+        [b'\\', b'\'', b'\'', ..] => 3,
+        [b'"', b'\'', b'"', b'\''] => 4,
+        _ => 0,
+    }
 }
 
 /// Which finder an anchor wakes.
@@ -80,84 +137,88 @@ enum Kind {
     Field,
     Url,
     Bearer,
+    Basic,
+    Login,
+    After,
+    Sql,
     Pem,
+    KeyBody,
+    Unseen,
+    Home,
 }
 
-struct Anchors {
-    search: AhoCorasick,
-    kinds: Vec<Kind>,
+/// What was found in a unit.
+#[derive(Default)]
+pub(crate) struct Finds {
+    pub(crate) hits: Vec<Hit>,
+    /// Lines that are left out entirely.
+    pub(crate) dropped: Vec<(usize, usize)>,
+    /// Lines of certificates and public keys: what looks random there is none of our business.
+    pub(crate) quiet: Vec<(usize, usize)>,
+    /// Whether a character that cannot be seen stands within a word.
+    pub(crate) has_unseen: bool,
+    /// Within the lines of a certificate where the unit ends.
+    public: Option<pem::Block>,
 }
 
-static ANCHORS: OnceLock<Anchors> = OnceLock::new();
-
-/// The first texts are looked at without the automaton, which takes longer to build, if they are no longer than this.
-const SHORT: usize = 512;
-const FIRST: u32 = 64;
-static SEEN: AtomicU32 = AtomicU32::new(0);
-
-/// Every anchor, and which finder it wakes.
-fn table() -> impl Iterator<Item = (&'static str, Kind)> {
-    let tokens = token::RULES.iter().map(|rule| (rule.prefix, Kind::Token(rule)));
-    let fields = field::WORDS.iter().map(|word| (*word, Kind::Field));
-    let others = [("://", Kind::Url), ("bearer ", Kind::Bearer), (pem::BEGIN, Kind::Pem)];
-    tokens.chain(fields).chain(others)
-}
-
-/// An anchor that was found: where it starts, where it ends, which finder it wakes.
-type Found = (usize, usize, Kind);
-
-/// Every anchor from a place on, in the order in which the automaton tells them: by end, then by start. For programs
-/// that mask a few words in all their life.
-fn by_hand(text: &[u8], from: usize) -> Vec<Found> {
-    let mut begins = [false; 256];
-    for byte in table().filter_map(|(literal, _)| literal.bytes().next()) {
-        for byte in [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()] {
-            if let Some(begins) = begins.get_mut(usize::from(byte)) {
-                *begins = true;
+impl Finds {
+    /// Notes the lines of a certificate that go on or begin here.
+    fn public(&mut self, text: &[u8], from: usize, mut block: pem::Block) {
+        let end = match block.end(text, from) {
+            pem::Rest::Ends(end) => end,
+            pem::Rest::GoesOn => {
+                self.public = Some(block);
+                text.len()
             }
+        };
+        self.quiet.push((from, end));
+    }
+
+    /// Goes on in a certificate that the unit before ended in.
+    pub(crate) fn go_on(&mut self, text: &[u8], from: usize) {
+        if let Some(block) = self.public.take() {
+            self.public(text, from, block);
         }
     }
-    let may_begin = |byte: u8| begins.get(usize::from(byte)).is_some_and(|begins| *begins);
-    let mut found = Vec::new();
-    for (start, _) in text.iter().enumerate().skip(from).filter(|(_, byte)| may_begin(**byte)) {
-        for (literal, kind) in table() {
-            let end = start + literal.len();
-            if text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(literal.as_bytes())) {
-                found.push((start, end, kind));
-            }
-        }
+
+    /// The certificate that the last unit ended in.
+    pub(crate) const fn certificate(&self) -> Option<pem::Block> {
+        self.public
     }
-    found.sort_by_key(|(start, end, _)| (*end, *start));
-    found
+
+    /// Starts anew, within a certificate or not.
+    pub(crate) fn begin(&mut self, certificate: Option<pem::Block>) {
+        self.clear();
+        self.public = certificate;
+    }
+
+    /// Forgets what the last unit held, and not what it ended in.
+    pub(crate) fn clear(&mut self) {
+        self.hits.clear();
+        self.dropped.clear();
+        self.quiet.clear();
+        self.has_unseen = false;
+    }
 }
 
-#[expect(clippy::expect_used, reason = "a fixed table, built by every test of this crate")]
-fn anchors() -> Anchors {
-    let (literals, kinds): (Vec<_>, Vec<_>) = table().unzip();
-    let mut builder = AhoCorasick::builder();
-    builder.ascii_case_insensitive(true).kind(Some(AhoCorasickKind::DFA));
-    Anchors { search: builder.build(literals).expect("the table of anchors is valid"), kinds }
-}
-
-/// Finds what begins in `text[from..limit]`; it may end later. Lines that are left out entirely go to
-/// `dropped`.
+/// Finds what begins in `text[from..limit]`; it may end later.
 pub(crate) fn families(
     text: &[u8],
     mut from: usize,
     limit: usize,
+    homes: Option<&Homes>,
     carry: &mut Carry,
-    hits: &mut Vec<Hit>,
-    dropped: &mut Vec<(usize, usize)>,
+    finds: &mut Finds,
 ) {
     loop {
         let resumed = resume(text, from, carry);
         if resumed > from {
-            dropped.push((from, resumed));
+            finds.dropped.push((from, resumed));
         }
         if !matches!(carry, Carry::Nothing) {
             return; // All of it was in the block or the secret.
         }
-        match until_block(text, resumed, limit, hits) {
+        match until_block(text, resumed, limit, homes, finds) {
             Some((next, block)) => (from, *carry) = (next, Carry::Block(block)),
             None => return,
         }
@@ -187,51 +248,94 @@ fn resume(text: &[u8], from: usize, carry: &mut Carry) -> usize {
 }
 
 /// Finds everything up to the first block of key lines; where that block's lines begin.
-fn until_block(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) -> Option<(usize, pem::Block)> {
-    let is_short = text.len().saturating_sub(from) <= SHORT;
-    if is_short && ANCHORS.get().is_none() && SEEN.fetch_add(1, Ordering::Relaxed) < FIRST {
-        return judged(text, from, limit, hits, by_hand(text, from));
-    }
-    let anchors = ANCHORS.get_or_init(anchors);
-    let all = anchors.search.find_overlapping_iter(Input::new(text).range(from..));
-    let all = all.filter_map(|found| {
-        Some((found.start(), found.end(), *anchors.kinds.get(found.pattern().as_usize())?))
-    });
-    judged(text, from, limit, hits, all)
-}
-
-fn judged(
+fn until_block(
     text: &[u8],
     from: usize,
     limit: usize,
-    hits: &mut Vec<Hit>,
-    all: impl IntoIterator<Item = Found>,
+    homes: Option<&Homes>,
+    finds: &mut Finds,
 ) -> Option<(usize, pem::Block)> {
     let mut last = (from, from);
-    for (start, end, kind) in all {
-        if start >= limit || (last.0 <= start && start < last.1) {
+    let mut anchors = Anchors::new(text, from);
+    while let Some((start, end, kind)) = anchors.next() {
+        if start >= limit {
+            break;
+        }
+        if last.0 <= start && start < last.1 {
+            anchors.skip_to(last.1.min(limit));
             continue;
         }
         let hit = match kind {
             Kind::Token(rule) => token::find(text, start, rule),
             Kind::Bearer => token::bearer(text, end),
+            Kind::Basic => login::basic(text, start, end),
+            Kind::Login => login::option(text, start, end),
+            Kind::After => value::find(text, start, skip_blanks(text, end, 8), value::Written::Set),
+            Kind::Sql => value::find(text, start, end - 1, value::Written::Set),
             Kind::Field => field::find(text, start, end),
             Kind::Url => url::find(text, start, end),
+            Kind::KeyBody => pem::body(text, start),
+            Kind::Unseen => {
+                finds.has_unseen |= unseen::is_within_word(text, start);
+                None
+            }
+            Kind::Home => homes.and_then(|_| home::find(text, start, end)),
             Kind::Pem => match pem::find(text, start, end) {
                 Some(pem::Found::Inline(hit)) => Some(hit),
                 Some(pem::Found::Block(hit, block)) => {
-                    hits.push(hit);
+                    finds.hits.push(hit);
                     return Some((line_end(text, hit.end) + 1, block));
+                }
+                Some(pem::Found::Public(from, block)) => {
+                    finds.public(text, from, block);
+                    None
+                }
+                Some(pem::Found::PublicInline(end)) => {
+                    finds.quiet.push((start, end));
+                    None
                 }
                 None => None,
             },
         };
         if let Some(hit) = hit {
-            last = (hit.start, hit.end);
-            hits.push(hit);
+            if hit.with == With::Mark {
+                last = (hit.start, hit.end);
+            }
+            finds.hits.push(hit);
         }
     }
     None
+}
+
+/// Adds the runs that look drawn by lot.
+pub(crate) fn random(text: &[u8], runs: &[(usize, usize)], limit: usize, finds: &mut Finds) {
+    let before = finds.hits.len();
+    for (start, end) in runs.iter().filter(|(start, end)| end - start >= RANDOM && *start < limit) {
+        random::find(text, *start, *end, &mut finds.hits);
+    }
+    if finds.hits.len() == before || finds.quiet.is_empty() {
+        return;
+    }
+    let quiet = &finds.quiet;
+    let is_quiet = |hit: &Hit| {
+        let after = quiet.partition_point(|(from, _)| *from <= hit.start);
+        after.checked_sub(1).and_then(|last| quiet.get(last)).is_some_and(|(_, to)| hit.start < *to)
+    };
+    let mut place = 0;
+    finds.hits.retain(|hit| {
+        place += 1;
+        place <= before || !is_quiet(hit)
+    });
+}
+
+/// Adds what tells of a person.
+pub(crate) fn personal(text: &[u8], from: usize, limit: usize, finds: &mut Finds) {
+    personal::find(text, from, limit, &mut finds.hits);
+}
+
+/// Adds the homes that no anchor tells of.
+pub(crate) fn homes(text: &[u8], from: usize, limit: usize, homes: &Homes, finds: &mut Finds) {
+    homes.find(text, from, limit, &mut finds.hits);
 }
 
 /// Whether a word can begin here: after no letter or digit, or after one that belongs to an escape.
@@ -253,40 +357,4 @@ fn follows_colour(text: &[u8], m: usize) -> bool {
     let window = slice(text, m.saturating_sub(12), m);
     let digits = window.iter().rev().take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
     window.get(..window.len() - digits).is_some_and(|lead| lead.ends_with(b"\x1b["))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What looks by hand finds what the automaton finds, in its order.
-    #[test]
-    fn both_ways_find_the_same() {
-        let anchors = anchors();
-        let literals: Vec<&str> = table().map(|(literal, _)| literal).collect();
-        let mut state = 1u64;
-        let mut next = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(state >> 33).unwrap() % below
-        };
-        for _ in 0..2_000 {
-            let mut text = Vec::new();
-            for _ in 0..next(8) {
-                let literal = literals[next(literals.len())].as_bytes();
-                let part =
-                    &literal[next(2).min(literal.len())..literal.len() - next(3).min(literal.len() - 1)];
-                match next(3) {
-                    0 => text.extend(part.to_ascii_uppercase()),
-                    _ => text.extend(part),
-                }
-                text.extend(&b"a \n=:/"[..next(4)]);
-            }
-            let from = next(text.len() + 1);
-            let all = anchors.search.find_overlapping_iter(Input::new(&text).range(from..));
-            let by_machine: Vec<_> = all.map(|found| (found.start(), found.end())).collect();
-            let by_hand: Vec<_> =
-                by_hand(&text, from).into_iter().map(|(start, end, _)| (start, end)).collect();
-            assert_eq!(by_hand, by_machine, "{:?} from {from}", String::from_utf8_lossy(&text));
-        }
-    }
 }

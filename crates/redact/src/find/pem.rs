@@ -2,7 +2,7 @@
 //! whole or cut. Certificates, public keys and signatures stay.
 
 use super::{Body, Hit};
-use crate::bytes::{ByteSet, at, line_end, slice};
+use crate::bytes::{ByteSet, at, line_end, line_start, slice};
 
 pub(super) const BEGIN: &str = "-----BEGIN ";
 const END: &[u8] = b"-----END ";
@@ -29,6 +29,10 @@ pub(crate) struct Block {
 pub(super) enum Found {
     Inline(Hit),
     Block(Hit, Block),
+    /// A certificate or a public key, whose lines begin here.
+    Public(usize, Block),
+    /// The same in one line, to here.
+    PublicInline(usize),
 }
 
 pub(super) enum Rest {
@@ -44,14 +48,20 @@ pub(super) fn find(text: &[u8], start: usize, label: usize) -> Option<Found> {
     let window = slice(text, label, label + LABEL);
     let length = position(window, DASHES)?;
     let name = window.get(..length)?;
-    if name.contains(&b'\n') || PUBLIC.iter().any(|public| position(name, public).is_some()) {
+    if !name.iter().all(|byte| byte.is_ascii_alphanumeric() || b" -".contains(byte)) {
         return None;
     }
     let body = label + length + DASHES.len();
+    if PUBLIC.iter().any(|public| position(name, public).is_some()) {
+        return Some(match slice(text, body, body + 1) {
+            [] | [b'\n' | b'\r' | b' '] => Found::Public(line_end(text, body) + 1, Block { is_over: false }),
+            _ => Found::PublicInline(inline(text, start, body).end),
+        });
+    }
     let blanks =
         slice(text, body, text.len()).iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     if matches!(at(text, body + blanks), None | Some(b'\n')) {
-        let hit = Hit { start, end: body, body: Body::Ended };
+        let hit = Hit::ended(start, body);
         return Some(Found::Block(hit, Block { is_over: false }));
     }
     Some(Found::Inline(inline(text, start, body)))
@@ -65,11 +75,19 @@ fn inline(text: &[u8], start: usize, body: usize) -> Hit {
             let after = end + END.len();
             let close = position(slice(text, after, line_end(slice(text, 0, after + LABEL), after)), DASHES);
             let end = close.map_or(after, |close| after + close + DASHES.len());
-            return Hit { start, end, body: Body::Ended };
+            return Hit::ended(start, end);
         }
         end += 1;
     }
-    Hit { start, end, body: Body::Of(&INLINE) }
+    Hit::of(start, end, Body::Of(&INLINE))
+}
+
+/// A key without its first line: the base64 around what only private keys begin with.
+pub(super) fn body(text: &[u8], start: usize) -> Option<Hit> {
+    let lead = slice(text, line_start(text, start, LABEL), start);
+    let first = start - lead.iter().rev().take_while(|byte| BASE64.has(**byte)).count();
+    // It stands in the first bytes; elsewhere it is chance.
+    (start - first <= FULL).then(|| Hit::of(first, BASE64.run(text, start), Body::Of(&BASE64)))
 }
 
 impl Block {
@@ -108,7 +126,11 @@ fn classify(line: &[u8]) -> Line {
     {
         return Line::Header;
     }
-    if !line.iter().all(|byte| BASE64.has(*byte)) {
+    // A cut key in a string ends with its quote.
+    let quotes = line.iter().rev().take_while(|byte| b"\"'`,;".contains(byte)).count();
+    let line = slice(line, 0, line.len() - quotes);
+    // A mark stands where something was masked already.
+    if line.is_empty() || !line.iter().all(|byte| BASE64.has(*byte) || *byte == b'*') {
         return Line::Other;
     }
     if line.len() >= FULL { Line::Full } else { Line::Short }
@@ -118,7 +140,7 @@ fn classify(line: &[u8]) -> Line {
 fn unprefixed(line: &[u8]) -> &[u8] {
     let lead = line
         .iter()
-        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'>' | b'|' | b'#' | b'*' | b'-'))
+        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'>' | b'|' | b'#' | b'*' | b'-' | b'+'))
         .count();
     line.get(lead..).unwrap_or_default().trim_ascii_end()
 }

@@ -24,6 +24,10 @@ enum Shape {
     Plain,
     /// As `Word`, and looks like the start of a signed token.
     Jwt,
+    /// The digits of a bot stand before it.
+    Bot,
+    /// Three characters stand before it.
+    Azure,
 }
 
 static ALNUM: ByteSet = ByteSet::alphanumeric_and(b"");
@@ -31,28 +35,44 @@ static WORD: ByteSet = ByteSet::alphanumeric_and(b"_-");
 static DOTTED: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=_-.~");
 static HASH: ByteSet = ByteSet::alphanumeric_and(b"+/=,$._-");
-static SLASHED: ByteSet = ByteSet::alphanumeric_and(b"/");
+static SLASHED: ByteSet = ByteSet::alphanumeric_and(b"/_-");
+static HOOK: ByteSet = ByteSet::alphanumeric_and(b"/_-@:");
+static PADDED: ByteSet = ByteSet::alphanumeric_and(b"_-=");
+static TILDE: ByteSet = ByteSet::alphanumeric_and(b"_-.~");
 
 const fn rule(prefix: &'static str, body: &'static ByteSet, min: usize, shape: Shape) -> Rule {
     Rule { prefix, body, min, shape }
 }
 
-pub(super) static RULES: &[Rule] = &[
+pub(super) const RULES: &[Rule] = &[
     // Our own: API keys, refresh tokens, access tokens, bootstrap secrets, Passes.
     rule("pal_", &DOTTED, 16, Shape::Word),
     rule("prt_", &DOTTED, 16, Shape::Word),
     rule("pat_", &DOTTED, 16, Shape::Word),
     rule("pbs_", &DOTTED, 16, Shape::Word),
     rule("pps_", &DOTTED, 16, Shape::Word),
-    // GitHub and GitLab.
+    // Forges.
     rule("ghp_", &ALNUM, 16, Shape::Rare),
     rule("gho_", &ALNUM, 16, Shape::Rare),
     rule("ghu_", &ALNUM, 16, Shape::Rare),
-    rule("ghs_", &ALNUM, 16, Shape::Rare),
+    rule("ghs_", &DOTTED, 16, Shape::Rare),
     rule("ghr_", &ALNUM, 16, Shape::Rare),
     rule("github_pat_", &WORD, 16, Shape::Rare),
     rule("glpat-", &DOTTED, 16, Shape::Rare),
-    // Slack.
+    rule("gldt-", &WORD, 16, Shape::Rare),
+    rule("glrt-", &DOTTED, 16, Shape::Rare),
+    rule("glcbt-", &WORD, 16, Shape::Rare),
+    rule("glptt-", &WORD, 16, Shape::Rare),
+    rule("glft-", &WORD, 16, Shape::Rare),
+    rule("glsoat-", &WORD, 16, Shape::Rare),
+    rule("glimt-", &WORD, 16, Shape::Rare),
+    rule("glagent-", &WORD, 16, Shape::Rare),
+    rule("gloas-", &WORD, 16, Shape::Rare),
+    rule("GR1348941", &WORD, 16, Shape::Rare),
+    rule("ATBB", &ALNUM, 24, Shape::Word),
+    rule("ATATT3", &PADDED, 30, Shape::Word),
+    rule("ATCTT3", &PADDED, 30, Shape::Word),
+    // Chat.
     rule("xoxa-", &WORD, 10, Shape::Rare),
     rule("xoxb-", &WORD, 10, Shape::Rare),
     rule("xoxc-", &WORD, 10, Shape::Rare),
@@ -65,11 +85,23 @@ pub(super) static RULES: &[Rule] = &[
     rule("xoxs-", &WORD, 10, Shape::Rare),
     rule("xapp-", &WORD, 10, Shape::Rare),
     rule("hooks.slack.com/services/", &SLASHED, 8, Shape::Rare),
+    rule("hooks.slack.com/workflows/", &SLASHED, 8, Shape::Rare),
+    rule("hooks.slack.com/triggers/", &SLASHED, 8, Shape::Rare),
+    rule("discord.com/api/webhooks/", &SLASHED, 16, Shape::Rare),
+    rule("discordapp.com/api/webhooks/", &SLASHED, 16, Shape::Rare),
+    rule("webhook.office.com/", &HOOK, 16, Shape::Rare),
+    rule("telegram.org/bot", &HOOK, 20, Shape::Rare),
+    rule(":AA", &WORD, 30, Shape::Bot),
     // Models.
     rule("sk-ant-", &WORD, 10, Shape::Rare),
     rule("sk-", &WORD, 20, Shape::Word),
     rule("hf_", &ALNUM, 20, Shape::Word),
-    // Clouds and shops.
+    rule("gsk_", &ALNUM, 20, Shape::Word),
+    rule("xai-", &ALNUM, 20, Shape::Word),
+    rule("pplx-", &ALNUM, 20, Shape::Word),
+    rule("r8_", &ALNUM, 24, Shape::Word),
+    rule("lsv2_", &WORD, 20, Shape::Word),
+    // Clouds.
     rule("AKIA", &ALNUM, 16, Shape::Id),
     rule("ASIA", &ALNUM, 16, Shape::Id),
     rule("AROA", &ALNUM, 16, Shape::Id),
@@ -77,17 +109,69 @@ pub(super) static RULES: &[Rule] = &[
     rule("AGPA", &ALNUM, 16, Shape::Id),
     rule("ANPA", &ALNUM, 16, Shape::Id),
     rule("ANVA", &ALNUM, 16, Shape::Id),
+    rule("ABIA", &ALNUM, 16, Shape::Id),
+    rule("ACCA", &ALNUM, 16, Shape::Id),
     rule("AIza", &WORD, 30, Shape::Rare),
     rule("ya29.", &DOTTED, 20, Shape::Word),
+    rule("1//0", &WORD, 24, Shape::Word),
+    rule("GOCSPX-", &WORD, 16, Shape::Rare),
+    rule("0Q~", &TILDE, 24, Shape::Azure),
+    rule("1Q~", &TILDE, 24, Shape::Azure),
+    rule("2Q~", &TILDE, 24, Shape::Azure),
+    rule("3Q~", &TILDE, 24, Shape::Azure),
+    rule("4Q~", &TILDE, 24, Shape::Azure),
+    rule("5Q~", &TILDE, 24, Shape::Azure),
+    rule("6Q~", &TILDE, 24, Shape::Azure),
+    rule("7Q~", &TILDE, 24, Shape::Azure),
+    rule("8Q~", &TILDE, 24, Shape::Azure),
+    rule("9Q~", &TILDE, 24, Shape::Azure),
+    rule("dop_v1_", &ALNUM, 20, Shape::Rare),
+    rule("doo_v1_", &ALNUM, 20, Shape::Rare),
+    rule("dor_v1_", &ALNUM, 20, Shape::Rare),
+    rule("hvs.", &WORD, 20, Shape::Word),
+    rule("hvb.", &WORD, 20, Shape::Word),
+    rule("dapi", &ALNUM, 32, Shape::Word),
+    rule("tskey-", &WORD, 16, Shape::Rare),
+    rule("sbp_", &ALNUM, 20, Shape::Word),
+    rule("dp.pt.", &ALNUM, 20, Shape::Word),
+    rule("dp.st.", &DOTTED, 20, Shape::Word),
+    rule("pul-", &ALNUM, 30, Shape::Word),
+    rule("nfp_", &ALNUM, 20, Shape::Word),
+    rule("pscale_tkn_", &DOTTED, 16, Shape::Rare),
+    rule("pscale_pw_", &DOTTED, 16, Shape::Rare),
+    rule("HRKU-", &WORD, 20, Shape::Word),
+    rule("glsa_", &WORD, 20, Shape::Word),
+    rule("glc_", &BASE64, 24, Shape::Word),
+    rule("sntrys_", &BASE64, 20, Shape::Word),
+    rule("sntryu_", &ALNUM, 20, Shape::Word),
+    rule("NRAK-", &ALNUM, 20, Shape::Word),
+    rule("lin_api_", &ALNUM, 20, Shape::Rare),
+    rule("ntn_", &ALNUM, 24, Shape::Word),
+    rule("PMAK-", &WORD, 20, Shape::Word),
+    rule("figd_", &WORD, 20, Shape::Word),
+    rule("AGE-SECRET-KEY-1", &ALNUM, 16, Shape::Plain),
+    // Money, shops, mail.
     rule("sk_live_", &ALNUM, 10, Shape::Rare),
     rule("rk_live_", &ALNUM, 10, Shape::Rare),
     rule("sk_test_", &ALNUM, 10, Shape::Rare),
     rule("rk_test_", &ALNUM, 10, Shape::Rare),
     rule("whsec_", &BASE64, 16, Shape::Rare),
+    rule("sq0atp-", &WORD, 16, Shape::Rare),
+    rule("sq0csp-", &WORD, 16, Shape::Rare),
+    rule("shpat_", &ALNUM, 16, Shape::Word),
+    rule("shpca_", &ALNUM, 16, Shape::Word),
+    rule("shppa_", &ALNUM, 16, Shape::Word),
+    rule("shpss_", &ALNUM, 16, Shape::Word),
     rule("SG.", &DOTTED, 30, Shape::Word),
+    rule("key-", &ALNUM, 32, Shape::Word),
+    rule("xkeysib-", &WORD, 20, Shape::Rare),
     // Registries.
     rule("npm_", &ALNUM, 20, Shape::Word),
     rule("pypi-", &WORD, 16, Shape::Word),
+    rule("dckr_pat_", &WORD, 16, Shape::Rare),
+    rule("dckr_oat_", &WORD, 16, Shape::Rare),
+    rule("rubygems_", &ALNUM, 24, Shape::Word),
+    rule("AKCp", &ALNUM, 40, Shape::Word),
     // Signed tokens and password hashes.
     rule("eyJ", &DOTTED, 17, Shape::Jwt),
     rule("$argon2", &HASH, 20, Shape::Plain),
@@ -118,11 +202,25 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit
         Shape::Word => mixed(seen) && begins_word(text, start),
         Shape::Id => return id(text, start, body, rule),
         Shape::Jwt => begins_word(text, start) && at_jwt(text, start),
+        Shape::Bot | Shape::Azure => mixed(seen),
     };
     if run < rule.min || !fits {
         return None;
     }
-    Some(Hit { start, end: rule.body.run(text, body), body: Body::Of(rule.body) })
+    let start = match rule.shape {
+        Shape::Bot => {
+            let digits = slice(text, start.saturating_sub(12), start).iter().rev();
+            let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+            (8..=11).contains(&digits).then_some(start - digits)?
+        }
+        Shape::Azure => {
+            let lead = start.checked_sub(3)?;
+            let is_lead = slice(text, lead, start).iter().all(|byte| TILDE.has(*byte));
+            (is_lead && begins_word(text, lead)).then_some(lead)?
+        }
+        Shape::Rare | Shape::Word | Shape::Id | Shape::Plain | Shape::Jwt => start,
+    };
+    Some(Hit::of(start, rule.body.run(text, body), Body::Of(rule.body)))
 }
 
 fn id(text: &[u8], start: usize, body: usize, rule: &Rule) -> Option<Hit> {
@@ -130,7 +228,7 @@ fn id(text: &[u8], start: usize, body: usize, rule: &Rule) -> Option<Hit> {
     let is_id = slice(text, body, end).iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
     let ends = at(text, end).is_none_or(|byte| !byte.is_ascii_alphanumeric());
     let fits = end <= text.len() && is_id && ends && begins_word(text, start);
-    fits.then_some(Hit { start, end, body: Body::Ended })
+    fits.then_some(Hit::ended(start, end))
 }
 
 /// A header that names an algorithm, type or key, or a second part that is also base64 of `{"`.
@@ -152,5 +250,5 @@ pub(super) fn bearer(text: &[u8], start: usize) -> Option<Hit> {
     let head = slice(text, start, start + LOOK);
     let run = head.iter().take_while(|byte| BASE64.has(**byte)).count();
     let fits = run >= 16 && head.get(..run).is_some_and(mixed);
-    fits.then(|| Hit { start, end: BASE64.run(text, start), body: Body::Of(&BASE64) })
+    fits.then(|| Hit::of(start, BASE64.run(text, start), Body::Of(&BASE64)))
 }

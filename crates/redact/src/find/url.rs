@@ -1,6 +1,6 @@
 //! Credentials in URLs: `scheme://user:secret@host` and `scheme://secret@host`.
 
-use super::{Body, Hit};
+use super::Hit;
 use crate::bytes::{before, mixed, slice};
 
 /// Longest user information that is looked for.
@@ -22,11 +22,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
         (Some(colon), Some(at_sign)) if colon < at_sign => secret(end, word, colon + 1, at_sign),
         (None, Some(at_sign)) => {
             let user = word.get(..at_sign)?;
-            (user.len() >= 16 && mixed(user)).then_some(Hit {
-                start: end,
-                end: end + at_sign,
-                body: Body::Ended,
-            })
+            (user.len() >= 16 && mixed(user)).then_some(Hit::ended(end, end + at_sign))
         }
         // A secret with a raw slash; a port is digits.
         (Some(colon), None) if authority.len() < word.len() => {
@@ -40,6 +36,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
 
 fn secret(base: usize, word: &[u8], from: usize, to: usize) -> Option<Hit> {
     let secret = word.get(from..to)?;
-    let is_masked = secret.iter().all(|byte| *byte == b'*');
-    (!is_masked).then_some(Hit { start: base + from, end: base + to, body: Body::Ended })
+    let is_shown = word.starts_with(b"user") && [&b"password"[..], b"pass", b"secret"].contains(&secret);
+    let is_masked = is_shown || secret.iter().all(|byte| *byte == b'*') || super::value::is_harmless(secret);
+    (!is_masked).then_some(Hit::ended(base + from, base + to))
 }

@@ -1,13 +1,15 @@
 //! Where the value of a secret name ends, and whether it is one.
 
 use super::{Body, Hit};
-use crate::bytes::{ByteSet, at, before, skip_blanks, slice};
+use crate::bytes::{ByteSet, at, before, skip_blanks, slice, stands_before};
 
 /// How a value is written after its name: how sure we are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Written {
     /// `name=value`, `"name": value`, `--name value`: a value for certain.
     Set,
+    /// `"name": value`: a number, or code; text would have quotes.
+    Keyed,
     /// `name = value`: a value, or code.
     Assigned,
     /// `name: value` where a line begins: a value, or a sentence.
@@ -45,30 +47,44 @@ impl Opening {
 const LOOK: usize = 64;
 
 static PATH: ByteSet = ByteSet::alphanumeric_and(b"_.:");
+static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 
 /// `first` is where the name begins, `from` where the value does.
 pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
-    if let Some(opening) = Opening::at(text, from) {
+    if let Some(opening) = Opening::at(text, from).filter(|_| written != Written::Element) {
         let body = opening.body();
         let end = body.end(text, opening.start);
-        return (!is_harmless(slice(text, opening.start, end))).then_some(Hit {
-            start: opening.start,
-            end,
-            body,
-        });
+        // `ask("Password: ")?`: the quote closes a string that the name stands in.
+        let is_close = at(text, opening.start).is_some_and(|byte| b"),;]".contains(&byte));
+        let is_secret = !is_close && !is_harmless(slice(text, opening.start, end));
+        return is_secret.then_some(Hit::of(opening.start, end, body));
     }
     let head = slice(text, from, from + LOOK);
     let word = head.get(..head.iter().position(u8::is_ascii_whitespace).unwrap_or(head.len()))?;
-    if word.is_empty() || is_structure(word, written) || is_harmless(word) || is_blank_to_fill(head) {
+    if word.is_empty()
+        || is_structure(word, written)
+        || is_harmless(word)
+        || is_blank_to_fill(head)
+        || begins_reference(word)
+        || is_same_name(slice(text, first, NAME.run(slice(text, 0, first + LOOK), first)), word)
+    {
         return None;
     }
     if written == Written::Element {
         let body = Body::Quoted { quote: b'<', escapes: 0 };
-        return Some(Hit { start: from, end: body.end(text, from), body });
+        let end = body.end(text, from);
+        // `From<Password> for Thing` is no element.
+        let is_element = slice(text, end, end + 2) == b"</" || (end == text.len() && looks_random(word));
+        return is_element.then(|| Hit::of(from, end, body));
     }
     let is_secret = match written {
         Written::Set | Written::Element => true,
-        Written::Assigned => !is_code(word),
+        Written::Assigned => {
+            !(is_code(word) || is_constant(word) || is_declared(text, first) && is_identifier(word))
+        }
+        Written::Keyed => !is_code(word) && !is_identifier(word),
+        // A comma after a name: a field of a structure.
+        Written::Line if word.ends_with(b",") && is_identifier(word) => false,
         Written::Line => (looks_random(word) || !is_capital(text, first)) && !is_code(word),
         Written::Told => looks_random(word) && !is_code(word),
     };
@@ -82,7 +98,59 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
     } else {
         word_end(text, from, word)
     };
-    (end > from).then_some(Hit { start: from, end, body })
+    (end > from && !is_harmless(slice(text, from, end))).then_some(Hit::of(from, end, body))
+}
+
+/// `password=password`, `token=this.token`: a name in place of a value.
+fn is_same_name(name: &[u8], word: &[u8]) -> bool {
+    let lead = word.iter().take_while(|byte| b"&*!".contains(byte)).count();
+    let end = PATH.run(word, lead);
+    let path = slice(word, lead, end);
+    let last = path.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    let letters = |text: &[u8]| -> Vec<u8> {
+        text.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect()
+    };
+    let is_over = at(word, end).is_none_or(|byte| b",;)]}|&?:(".contains(&byte));
+    let (name, last) = (letters(name), letters(last));
+    is_over
+        && last.len() >= 3
+        && (name.ends_with(&last) || (path.len() > last.len() && last.ends_with(&name)))
+}
+
+/// `${…`, `$(…`, `{{…`, `!vault`, `op://…`: what will be put there is not here.
+fn begins_reference(word: &[u8]) -> bool {
+    let starts: [&[u8]; 9] =
+        [b"${", b"$(", b"{{", b"#{", b"<%", b"op://", b"secret://", b"vault://", b"file://"];
+    let is_tag =
+        word.strip_prefix(b"!").is_some_and(|tag| !tag.is_empty() && tag.iter().all(u8::is_ascii_alphabetic));
+    // `{name}` of a format
+    let is_blank = word.strip_prefix(b"{").is_some_and(|rest| {
+        let name =
+            rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.:?#".contains(byte)).count();
+        at(rest, name) == Some(b'}')
+    });
+    is_tag || is_blank || starts.iter().any(|start| word.starts_with(start))
+}
+
+/// `let name`, `const name`
+fn is_declared(text: &[u8], first: usize) -> bool {
+    let words: [&[u8]; 6] = [b"let ", b"const ", b"var ", b"mut ", b"val ", b"static "];
+    words.iter().any(|word| stands_before(text, first, word))
+}
+
+/// `PASSWORD_CHANGE`
+fn is_constant(word: &[u8]) -> bool {
+    let word =
+        slice(word, 0, word.len() - word.iter().rev().take_while(|byte| b",;)".contains(byte)).count());
+    word.contains(&b'_') && word.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
+}
+
+/// A name as programs have them, and nothing that a lot would draw.
+fn is_identifier(word: &[u8]) -> bool {
+    let word =
+        slice(word, 0, word.len() - word.iter().rev().take_while(|byte| b",;)]}".contains(byte)).count());
+    word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || b"_$".contains(byte))
+        && word.iter().all(|byte| byte.is_ascii_alphabetic() || b"_$.".contains(byte))
 }
 
 /// `<your key here>`
@@ -171,6 +239,8 @@ fn is_capital(text: &[u8], first: usize) -> bool {
 
 /// A digit, a sign that words do not have, or a capital after a small letter.
 fn looks_random(word: &[u8]) -> bool {
+    // What follows a closing quote is not of the value.
+    let word = slice(word, 0, word.iter().position(|byte| b"\"`".contains(byte)).unwrap_or(word.len()));
     let word = slice(word, 0, word.len() - word.iter().rev().take_while(|b| b".,;:!?)".contains(b)).count());
     let has_capital_inside = word
         .windows(2)
@@ -192,8 +262,11 @@ fn is_code(word: &[u8]) -> bool {
     }
     let names = PATH.run(word, 0);
     let starts = word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_');
-    let is_path = names == word.len() && !word.iter().any(u8::is_ascii_digit) && word.contains(&b'.')
-        || slice(word, 0, names).windows(2).any(|pair| pair == b"::");
+    // `made.secret.0`: a part may be a number, and has no digit otherwise.
+    let is_part = |part: &[u8]| !part.iter().any(u8::is_ascii_digit) || part.iter().all(u8::is_ascii_digit);
+    let is_path =
+        names == word.len() && word.contains(&b'.') && word.split(|byte| *byte == b'.').all(is_part)
+            || slice(word, 0, names).windows(2).any(|pair| pair == b"::");
     let is_call = matches!(at(word, names), Some(b'(' | b'[' | b'<' | b'!'));
     starts && (is_path || (is_call && names > 1))
 }
@@ -225,6 +298,21 @@ pub(super) fn is_harmless(value: &[u8]) -> bool {
         "[redacted]",
         "yes",
         "no",
+        "read",
+        "write",
+        "await",
+        "async",
+        "new",
+        "function",
+        "lambda",
+        "typeof",
+        "yield",
+        "match",
+        "self",
+        "this",
+        "if",
+        "unsafe",
+        "files",
     ];
     if value.len() > LOOK {
         return false;
@@ -243,8 +331,10 @@ fn is_reference(value: &[u8]) -> bool {
     let wraps = |open: &[u8], close: &[u8]| value.starts_with(open) && value.ends_with(close);
     let is_variable = value.strip_prefix(b"$").is_some_and(|name| {
         let name = name.strip_prefix(b"env:").unwrap_or(name);
-        !name.is_empty()
-            && name.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_')
+        let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+        let length = name.iter().take_while(|byte| is_name(byte)).count();
+        // `$2";` too: what follows is of the text around it.
+        length > 0 && !slice(name, length, name.len()).iter().any(u8::is_ascii_alphanumeric)
     });
     let pairs: [(&[u8], &[u8]); 5] =
         [(b"${", b"}"), (b"$(", b")"), (b"{{", b"}}"), (b"<", b">"), (b"{", b"}")];

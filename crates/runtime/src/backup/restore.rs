@@ -15,10 +15,10 @@ use ::ledger::{Decision, Draft, Ledger, Options};
 use model::Clock;
 use store::MIGRATIONS;
 use store::engine::EngineError;
-use vault::KeyRing;
+use vault::{KeyRing, MasterKey, RingFile};
 
-use super::sealed::{Opening, Part, Section, check, next_part};
-use crate::boot::{Source, ledger_keys, open_engine};
+use super::sealed::{Opening, Part, Section, check, next_part, ring_in};
+use crate::boot::{Source, ledger_keys, open_engine, ring_file};
 
 const FOLDER: &str = "restoring";
 /// What it is called while it goes: half of it must not look like a restore that has not begun.
@@ -79,18 +79,26 @@ pub fn unfinished(data: &Path) -> Result<(), Unfinished> {
 pub async fn restore(
     data: &Path,
     source: &Source,
-    ring: &Arc<KeyRing>,
+    master: MasterKey,
     clock: Arc<dyn Clock>,
-    input: File,
+    mut input: File,
 ) -> Result<u64, RestoreError> {
     occupied(data, source)?;
+    let kept = ring_in(&mut input).map_err(foreign_or_io)?;
+    let ring = &Arc::new(match kept.is_empty() {
+        true => KeyRing::new(master),
+        false => RingFile::read(&kept, &master).map_err(|_| RestoreError::Foreign)?,
+    });
     let mut opened = Opening::start(Arc::clone(ring), input).map_err(foreign_or_io)?;
     // Everything is checked to its end before anything is written.
     check(&mut opened).map_err(foreign_or_io)?;
     clear(data)?;
     remove(&data.join(DONE))?;
     begin(data, source)?;
-    let restored = fill(data, source, ring, clock, opened).await;
+    let restored = match put_ring(data, &kept) {
+        Ok(()) => fill(data, source, ring, clock, opened).await,
+        Err(error) => Err(error.into()),
+    };
     // Neither was there before; half of them is worth nothing. Where nobody knows, the folder stays and says so.
     if !matches!(restored, Err(RestoreError::Unsure(_))) {
         match &restored {
@@ -110,7 +118,7 @@ fn occupied(data: &Path, source: &Source) -> Result<(), RestoreError> {
     if unfinished(data).is_err() {
         return Ok(());
     }
-    let mut places = vec![data.join("ledger")];
+    let mut places = vec![data.join("ledger"), ring_file(data).path().to_owned()];
     match source {
         Source::Embedded => places.push(data.join("store")),
         Source::Postgres(_) => {}
@@ -142,12 +150,31 @@ fn clear(data: &Path) -> io::Result<()> {
         Ok(b"embedded") => {
             remove(&data.join("store"))?;
             remove(&data.join("ledger"))?;
+            take_ring_back(data)?;
         }
-        Ok(b"postgres") => remove(&data.join("ledger"))?,
+        Ok(b"postgres") => {
+            remove(&data.join("ledger"))?;
+            take_ring_back(data)?;
+        }
         // It had not begun to put anything anywhere.
         Ok(_) | Err(_) => {}
     }
     remove(&folder)
+}
+
+/// Keeps the ring that the rows and the ledger belong to; one that the master alone makes needs no file.
+fn put_ring(data: &Path, kept: &[u8]) -> io::Result<()> {
+    if kept.is_empty() {
+        return Ok(());
+    }
+    ring_file(data).put(kept).map_err(io::Error::other)
+}
+
+fn take_ring_back(data: &Path) -> io::Result<()> {
+    match fs::remove_file(ring_file(data).path()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 async fn fill(

@@ -1,6 +1,7 @@
 //! The bytes of a backup: sections, in chunks that are sealed for their place.
 //!
-//! Form: a first line with magic and a random id, then frames `[length][sealed chunk]`. Each chunk is sealed
+//! Form: a first line with magic, a random id and a length; a key ring of that length, as its file is, sealed under the
+//! master key (length 0: the master alone makes the ring); then frames `[length][sealed chunk]`. Each chunk is sealed
 //! under the installation's key for its place (backup id, number, whether it is the last), so a chunk that is
 //! missing, moved, foreign or altered does not open. Inside: sections `[name length][name]`, then pieces
 //! `[length][bytes]`, then a piece of length zero.
@@ -13,7 +14,9 @@ use vault::{KeyRing, Place, Sealed};
 
 use ::ledger::is_segment;
 
-const MAGIC: &str = "palisade-backup-1";
+const MAGIC: &str = "palisade-backup-2";
+/// A ring is far shorter.
+const MOST_RING: u64 = 64 * 1024;
 const CHUNK: usize = 1024 * 1024;
 /// A sealed chunk is a little longer than the chunk.
 const MOST: u32 = 2 * 1024 * 1024;
@@ -134,7 +137,9 @@ pub(super) struct Sealing {
 impl Sealing {
     pub(super) fn start(ring: Arc<KeyRing>, mut out: File) -> io::Result<Self> {
         let id = model::RequestId::random().to_string();
-        writeln!(out, "{MAGIC} {id}")?;
+        let kept = ring.kept().unwrap_or_default();
+        writeln!(out, "{MAGIC} {id} {}", kept.len())?;
+        out.write_all(&kept)?;
         Ok(Self { ring, out, id, number: 0, buffer: Vec::with_capacity(CHUNK) })
     }
 
@@ -172,6 +177,30 @@ impl Write for Sealing {
     }
 }
 
+/// The id of a backup, and the ring that it was sealed under.
+fn head(from: &mut impl io::BufRead) -> io::Result<(String, Vec<u8>)> {
+    let mut line = Vec::new();
+    // The first line is short and fixed; a file without a line end is not read whole.
+    io::BufRead::read_until(&mut from.by_ref().take(128), b'\n', &mut line)?;
+    let line = String::from_utf8(line).map_err(|_| damaged())?;
+    let (id, length) =
+        line.strip_prefix(MAGIC).and_then(|rest| rest.trim().split_once(' ')).ok_or_else(damaged)?;
+    let length = length.parse().ok().filter(|length| *length <= MOST_RING).ok_or_else(damaged)?;
+    let mut ring = Vec::new();
+    if u64::try_from(from.by_ref().take(length).read_to_end(&mut ring)?).ok() != Some(length) {
+        return Err(damaged());
+    }
+    Ok((id.to_owned(), ring))
+}
+
+/// The ring that a backup was sealed under, as its file was; empty where the master alone makes it.
+pub(super) fn ring_in(file: &mut File) -> io::Result<Vec<u8>> {
+    io::Seek::rewind(file)?;
+    let (_, ring) = head(&mut BufReader::new(&mut *file))?;
+    io::Seek::rewind(file)?;
+    Ok(ring)
+}
+
 /// Opens what was sealed, in order and to its end.
 pub(super) struct Opening {
     ring: Arc<KeyRing>,
@@ -185,11 +214,7 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn start(ring: Arc<KeyRing>, file: File) -> io::Result<Self> {
         let mut from = BufReader::new(file);
-        let mut line = Vec::new();
-        // The first line is short and fixed; a file without a line end is not read whole.
-        io::BufRead::read_until(&mut (&mut from).take(128), b'\n', &mut line)?;
-        let line = String::from_utf8(line).map_err(|_| damaged())?;
-        let id = line.strip_prefix(MAGIC).map(str::trim).ok_or_else(damaged)?.to_owned();
+        let (id, _) = head(&mut from)?;
         Ok(Self { ring, from, id, number: 0, chunk: io::Cursor::default(), last: false })
     }
 

@@ -106,6 +106,17 @@ impl House {
         Self { runtime, clock, ring, faults, source, lifetimes, folder, behind }
     }
 
+    /// The same installation after the daemon was started again with this master key.
+    pub(crate) async fn again_under(mut self, master: &MasterKey) -> Self {
+        self.ring = Arc::new(self.ring_file().open(master).unwrap());
+        self.again().await
+    }
+
+    /// Where the ring of this installation is kept.
+    pub(crate) fn ring_file(&self) -> vault::RingFile {
+        runtime::ring_file(self.folder.path())
+    }
+
     /// Makes the owner.
     pub(crate) async fn owner(&self) -> Someone {
         let secret = self.runtime.auth().offer_bootstrap().await.unwrap().unwrap();

@@ -10,4 +10,5 @@ mod passes;
 mod permits;
 mod policies;
 mod record;
+mod secrets;
 mod throttle;

@@ -21,6 +21,8 @@ const FOR_NO_CALLER: &[(&str, &str)] = &[
     ("drop_old_entries", "the daemon's own care, on the record by the ledger"),
     ("checks", "readiness, which tells no secret to those who watch"),
     ("vitals", "takes the permit of the metrics, or is the scraper that the settings let in"),
+    ("with_lease", "a consumer looks at what was lent to it, which took a permit"),
+    ("end_leases_of", "a consumer is over; nothing is told"),
     ("pair", "a device that has a code and is not signed in yet"),
 ];
 

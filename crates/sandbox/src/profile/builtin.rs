@@ -63,13 +63,14 @@ impl BuiltIn {
                 "show" => draft.show = each(list, NamePattern::parse)?,
                 "protect" => draft.protect = each(list, Protected::parse)?,
                 "unprotect" => draft.unprotect = each(list, Protected::parse)?,
-                "environment" => draft.environment = Some(each(list, Variable::parse)?),
+                "environment" => draft.environment = Some(each(list, Variable::shipped)?),
                 "require" => draft.require = each(list, Word::parse)?.into_iter().collect(),
                 other => return Err(unknown(other)),
             }
         }
         for (key, flag) in self.flags {
             match *key {
+                "inherit" => draft.inherit = Some(*flag),
                 "toolchains" => draft.toolchains = Some(*flag),
                 "trace" => draft.trace = Some(*flag),
                 other => return Err(unknown(other)),

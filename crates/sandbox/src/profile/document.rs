@@ -11,8 +11,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::draft::{Draft, Word};
+use super::environment;
 use super::key::{InProject, KEYS};
-use super::names::{BadText, Name, NamePattern, Variable, is_plain, is_variable, shown};
+use super::names::{BadText, Name, NamePattern, Variable, is_plain, shown};
 use super::place::{Place, Protected};
 
 /// Longest document.
@@ -250,6 +251,7 @@ impl<'a> Source<'a> {
             "protect" => draft.protect = self.many(name, value, Protected::parse)?,
             "unprotect" => draft.unprotect = self.many(name, value, unprotected)?,
             "environment" => draft.environment = Some(self.many(name, value, Variable::parse)?),
+            "inherit" => draft.inherit = Some(self.flag(name, value, whose)?),
             "toolchains" => draft.toolchains = Some(self.flag(name, value, whose)?),
             "trace" => draft.trace = Some(self.flag(name, value, whose)?),
             "network" => draft.network = Some(self.one(name, value, Word::parse)?),
@@ -257,14 +259,10 @@ impl<'a> Source<'a> {
             "set" => {
                 for (key, value) in self.table(name, value)? {
                     let (variable, whole) = (key.get_ref().as_ref(), format!("set.{}", key.get_ref()));
-                    let text = self.one(&whole, value, text)?;
-                    if !is_variable(variable) || Variable::parse(variable).is_err() {
-                        return Err(self.bad(
-                            key.span(),
-                            &whole,
-                            "expected the name of a variable, not Palisade's own",
-                        ));
-                    }
+                    let text = self.one(&whole, value, environment::value)?;
+                    let checked =
+                        environment::settable(variable).and_then(|()| Variable::parse(variable).map(drop));
+                    checked.map_err(|why| self.bad(key.span(), &whole, why))?;
                     draft.set.insert(variable.to_owned(), text);
                 }
             }
@@ -383,12 +381,6 @@ impl<'a> Source<'a> {
             None => Ok(()),
         }
     }
-}
-
-/// The value of a variable.
-fn text(text: &str) -> Result<String, BadText> {
-    let fits = text.len() <= 4_096 && text.chars().all(is_plain);
-    if fits { Ok(text.to_owned()) } else { Err(BadText::expected("one line of at most 4096 bytes", text)) }
 }
 
 /// A control file that may be given up; the profile's own may not.

@@ -113,6 +113,7 @@ pub struct Draft {
     pub(super) protect: Vec<Protected>,
     pub(super) unprotect: Vec<Protected>,
     pub(super) environment: Option<Vec<Variable>>,
+    pub(super) inherit: Option<bool>,
     pub(super) set: BTreeMap<String, String>,
     pub(super) toolchains: Option<bool>,
     pub(super) trace: Option<bool>,

@@ -3,7 +3,8 @@
 //! Not here: making a path that was typed absolute; the command does that, since it knows where it stands.
 
 use super::draft::{Draft, Worktree};
-use super::names::{BadText, NamePattern, Variable, is_plain};
+use super::environment;
+use super::names::{BadText, NamePattern, Variable};
 use super::place::Place;
 
 /// The options, as typed.
@@ -15,6 +16,8 @@ pub struct Flags {
     pub rw: Vec<String>,
     /// `--env NAME`, `--env 'LC_*'` or `--env NAME=value`
     pub env: Vec<String>,
+    /// `--inherit-env`
+    pub inherit: bool,
     /// `--show NAME`
     pub show: Vec<String>,
     /// `--limit memory=2g,pids=512`
@@ -49,6 +52,7 @@ impl Flags {
             read: places("--ro", &self.ro)?,
             write: places("--rw", &self.rw)?,
             worktree: self.overlay.then_some(Worktree::Overlay),
+            inherit: self.inherit.then_some(true),
             ..Draft::default()
         };
         if let Some(both) =
@@ -71,10 +75,12 @@ impl Flags {
                 None => passed.push(Variable::parse(text).map_err(bad)?),
                 Some((name, value)) => {
                     let name = Variable::parse(name).map_err(bad)?.to_string();
-                    if name.ends_with('*') || !value.chars().all(is_plain) {
-                        return Err(bad(BadText::expected("`NAME=value` on one line", text)));
+                    if name.ends_with('*') {
+                        return Err(bad(BadText::expected("`NAME=value`", &name)));
                     }
-                    if draft.set.insert(name.clone(), value.to_owned()).is_some() {
+                    environment::settable(&name).map_err(bad)?;
+                    let value = environment::value(value).map_err(bad)?;
+                    if draft.set.insert(name.clone(), value).is_some() {
                         return Err(FlagError::Conflict(name, "--env", "--env"));
                     }
                 }

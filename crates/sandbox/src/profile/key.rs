@@ -44,8 +44,9 @@ keys! {
     "show" ("file names, `*` allowed", Asks): "exceptions to what is hidden so far: `.env.example`; a later `hide` of the same wins";
     "protect" ("paths below the worktree", Narrows): "control files that cannot be made, changed or moved, besides those of every profile; a directory ends with `/`";
     "unprotect" ("paths below the worktree", Asks): "control files that the agent may change after all: `.vscode/`";
-    "environment" ("variable names, `*` at the end allowed", Both): "passed in when set outside: `TERM`, `LC_*`; nothing else is";
-    "set" ("a table of texts", Asks): "variables with a value of their own: `{ CI = \"1\" }`";
+    "environment" ("variable names, `*` at the end allowed", Both): "passed in when set outside: `TERM`, `LC_*`; nothing else is. A `*` brings no variable that holds a credential, and none that steers programs can be named";
+    "inherit" ("true or false", Both): "pass in all other variables too, but for those that hold a credential or steer programs";
+    "set" ("a table of texts", Asks): "variables with a value of their own, at most 64: `{ CI = \"1\" }`";
     "toolchains" ("true or false", Both): "toolchains under your home (cargo, nvm, pyenv …) can be used, read-only and without their credentials";
     "trace" ("true or false", Both): "a process may trace its own children, as debuggers and `strace` do";
     "network" ("`none`", Narrows): "what can be reached besides the sandbox's own loopback";

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use super::environment;
+
 /// Why a piece of text is not used. Says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -156,6 +158,13 @@ pub struct Variable {
 impl Variable {
     /// A name, or a beginning with `*`, or why not.
     pub fn parse(text: &str) -> Result<Self, BadText> {
+        let variable = Self::shipped(text)?;
+        environment::refuse_steering(&variable.stem)?;
+        Ok(variable)
+    }
+
+    /// The same for a name of ours, of which a test knows that it steers nothing: a launch does not look again.
+    pub(super) fn shipped(text: &str) -> Result<Self, BadText> {
         let (stem, open) = text.strip_suffix('*').map_or((text, false), |stem| (stem, true));
         if !is_variable(stem) {
             return Err(BadText::expected("a variable such as `TERM` or `LC_*`", text));
@@ -166,11 +175,28 @@ impl Variable {
         Ok(Self { stem: stem.to_owned(), open })
     }
 
-    /// Whether a variable of this name is meant.
+    /// Whether a variable of this name is meant. A beginning never means one that holds a credential.
     #[must_use]
     pub fn passes(&self, name: &str) -> bool {
-        let meant = if self.open { name.starts_with(&self.stem) } else { name == self.stem };
-        meant && !name.starts_with(OWN)
+        self.is(name) || (self.open && name.starts_with(&self.stem) && Self::any_may_pass(name))
+    }
+
+    /// Whether it is this very name.
+    pub(super) fn is(&self, name: &str) -> bool {
+        !self.open && name == self.stem
+    }
+
+    /// Whether a variable of this name may come along without having been named.
+    pub(super) fn any_may_pass(name: &str) -> bool {
+        is_variable(name)
+            && !name.starts_with(OWN)
+            && !environment::steers(name)
+            && !environment::is_withheld(name)
+    }
+
+    /// Whether it brings nothing that would not come along with everything else.
+    pub(super) fn is_among_all(&self) -> bool {
+        self.open || Self::any_may_pass(&self.stem)
     }
 
     /// What both stand for.
@@ -184,7 +210,16 @@ impl Variable {
     }
 
     pub(super) fn covers(&self, other: &Self) -> bool {
-        if self.open { other.stem.starts_with(&self.stem) } else { self == other }
+        let is_below = |other: &Self| {
+            // One that goes in only by its own name is not among those that begin so.
+            other.stem.starts_with(&self.stem) && (other.open || Self::any_may_pass(&other.stem))
+        };
+        if self.open { is_below(other) } else { self == other }
+    }
+
+    /// Whether it stands for more than one.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
     }
 }
 

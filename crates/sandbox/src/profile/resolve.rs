@@ -10,6 +10,7 @@ use super::builtin;
 use super::control::{self, Class};
 use super::document::{self, DocumentError};
 use super::draft::{Draft, Layer, Network, Worktree};
+use super::environment::MOST_SET;
 use super::limits::{Host, Limits};
 use super::names::{BadText, Hidden, Name, Variable};
 use super::place::{Entry, Place, Protected, Roots};
@@ -84,6 +85,9 @@ pub enum ResolveError {
     /// A path that the same profile protects.
     #[error("`{0}` cannot be written: it is protected, or in `.git`; name it in `unprotect`, or take it out")]
     Guarded(PathBuf),
+    /// Too many variables.
+    #[error("{0} variables have a value of their own; at most {MOST_SET} can")]
+    ManySet(usize),
     /// Roots that are none.
     #[error("`{0}` must be an absolute path without `.` or `..`")]
     Root(PathBuf),
@@ -112,6 +116,9 @@ impl Profile {
             }
         }
         profile.change(layers.flags, layers)?;
+        if profile.set.len() > MOST_SET {
+            return Err(ResolveError::ManySet(profile.set.len()));
+        }
         let reach = profile.reach(layers.roots).tidy(layers.roots);
         profile.put(&reach, layers.roots);
         Ok(Resolved { profile, pending })
@@ -129,6 +136,7 @@ impl Profile {
             protect: control::protected(at_home).collect(),
             unprotect: Vec::new(),
             environment: Vec::new(),
+            inherit: false,
             set: Default::default(),
             toolchains: false,
             trace: false,
@@ -159,6 +167,7 @@ impl Profile {
             list.into_iter().filter(|entry| entry.path != own).for_each(|entry| reach.set(entry, may));
         }
         self.put(&reach, layers.roots);
+        self.inherit = draft.inherit.unwrap_or(self.inherit);
         self.toolchains = draft.toolchains.unwrap_or(self.toolchains);
         self.trace = draft.trace.unwrap_or(self.trace);
         self.limits = draft.limits.on(layers.host, &self.limits);
@@ -193,8 +202,12 @@ impl Profile {
         if let Some(only) = &draft.environment {
             let met =
                 self.environment.iter().flat_map(|mine| only.iter().filter_map(|other| mine.meet(other)));
-            self.environment = widest(met.collect());
+            // Of everything, what is listed is left.
+            let all = only.iter().filter(|other| self.inherit && other.is_among_all()).cloned();
+            self.environment = widest(met.chain(all).collect());
+            self.inherit = false;
         }
+        self.inherit &= draft.inherit.unwrap_or(true);
         // The rest of these lists is empty in a project's file, or narrows.
         self.add(&Draft { environment: None, show: Vec::new(), unprotect: Vec::new(), ..draft.clone() });
     }
@@ -208,6 +221,7 @@ impl Profile {
             placed(list, layers.roots).into_iter().filter(given).for_each(|entry| reach.raise(entry, may));
         }
         self.put(&reach, layers.roots);
+        self.inherit |= draft.inherit.unwrap_or(false);
         self.toolchains |= draft.toolchains.unwrap_or(false);
         self.trace |= draft.trace.unwrap_or(false);
         self.limits = self.limits.join(&draft.limits.on(layers.host, &self.limits));
@@ -265,11 +279,12 @@ fn placed(list: &Option<Vec<Place>>, roots: &Roots) -> Vec<Entry> {
     list.iter().flatten().map(|place| place.at(roots)).collect()
 }
 
-/// In order and without what another one covers. In order, whoever covers a name comes before it, and what lies
-/// between is covered as well.
+/// In order and without what another one covers.
 fn widest(mut all: Vec<Variable>) -> Vec<Variable> {
     all.sort();
-    all.dedup_by(|later, kept| kept.covers(later));
+    all.dedup();
+    let open: Vec<Variable> = all.iter().filter(|one| one.is_open()).cloned().collect();
+    all.retain(|one| !open.iter().any(|other| other != one && other.covers(one)));
     all
 }
 

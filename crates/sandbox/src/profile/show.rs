@@ -23,6 +23,7 @@ impl Profile {
         line(&mut out, "protect", texts(&self.protect));
         line(&mut out, "unprotect", texts(&self.unprotect));
         line(&mut out, "environment", texts(&self.environment));
+        line(&mut out, "inherit", self.inherit);
         let set = self.set.iter().map(|(name, value)| format!("{name} = {}", quoted(value)));
         line(&mut out, "set", format!("{{{}}}", set.collect::<Vec<_>>().join(", ")));
         line(&mut out, "toolchains", self.toolchains);
@@ -61,6 +62,7 @@ impl Profile {
         line(&mut shape, "protect", texts(&self.protect));
         line(&mut shape, "unprotect", texts(&self.unprotect));
         line(&mut shape, "environment", texts(&self.environment));
+        line(&mut shape, "inherit", self.inherit);
         line(&mut shape, "set", texts(self.set.keys()));
         line(&mut shape, "toolchains", self.toolchains);
         line(&mut shape, "trace", self.trace);

@@ -4,6 +4,7 @@ mod built_in;
 mod consent;
 mod control;
 mod documents;
+mod environment;
 mod layers;
 mod narrow;
 mod tables;

@@ -33,6 +33,9 @@ pub(crate) async fn bootstrap(
     From(peer): From,
     Json(body): Json<BootstrapRequest>,
 ) -> Made<TokenResponse> {
+    if [&body.email, &body.name].into_iter().any(|text| crate::logs::holds_secret(text)) {
+        return Err(Problem::unprocessable("`email` or `name` holds what looks like a secret"));
+    }
     let email: Email =
         body.email.parse().map_err(|error| Problem::unprocessable(format!("`email`: {error}")))?;
     let name: DisplayName =

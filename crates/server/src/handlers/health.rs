@@ -57,8 +57,8 @@ pub(crate) async fn checks(app: &App) -> Vec<Check> {
 
 /// A key that is no longer where it was read from: this process goes on, the next start would not.
 fn key_fault(app: &App) -> Option<&'static str> {
-    let file = app.key_file.as_ref()?;
+    let file = app.master.file()?;
     let same = vault::source::read_file(file)
-        .is_ok_and(|key| KeyRing::new(key).fingerprint() == app.runtime.ring().fingerprint());
+        .is_ok_and(|key| KeyRing::new(key).fingerprint() == app.runtime.ring().master());
     (!same).then_some("the master key is gone or another one; put it back before the next start")
 }

@@ -8,7 +8,7 @@ use model::{DisplayName, KeyId, UserId};
 
 use super::{Answer, KeyPaging, Made, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, From, Id, Json, Query, field, refused};
+use crate::extract::{Caller, From, Id, Json, Query, kept, refused};
 use crate::problem::Problem;
 
 const DAY: i64 = 24 * 60 * 60 * 1_000;
@@ -91,7 +91,7 @@ async fn asked(
     action: &'static str,
     body: &CreateKeyRequest,
 ) -> Result<(DisplayName, Scope, i64), Problem> {
-    let label: DisplayName = field(app, who, action, "label", &body.label).await?;
+    let label: DisplayName = kept(app, who, action, "label", &body.label).await?;
     let Some(scope) = Scope::from_word(&body.scope) else {
         let text = "`scope`: expected runs:read, runs:write, runs:manage or admin";
         return Err(refused(app, who, action, text.into()).await);

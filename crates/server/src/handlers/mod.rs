@@ -9,6 +9,7 @@ pub(crate) mod ledger;
 pub(crate) mod passes;
 pub(crate) mod policies;
 pub(crate) mod repos;
+pub(crate) mod secrets;
 pub(crate) mod setup;
 pub(crate) mod socket;
 pub(crate) mod status;

@@ -7,7 +7,7 @@ use model::{DisplayName, PassId, UserId};
 
 use super::{Answer, Made, PassPaging, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, Query, field, refused};
+use crate::extract::{Caller, Id, Json, Query, kept, refused};
 
 const MINUTE: i64 = 60_000;
 const MOST_MINUTES: u32 = 30 * 24 * 60;
@@ -50,7 +50,7 @@ pub(crate) async fn mint(
     Json(body): Json<MintPassRequest>,
 ) -> Made<NewPass> {
     const ACTION: &str = "pass.mint";
-    let label: DisplayName = field(&app, &who, ACTION, "label", &body.label).await?;
+    let label: DisplayName = kept(&app, &who, ACTION, "label", &body.label).await?;
     let minutes = body.minutes.unwrap_or(60);
     if !(1..=MOST_MINUTES).contains(&minutes) {
         return Err(refused(&app, &who, ACTION, format!("`minutes` is 1 to {MOST_MINUTES}")).await);

@@ -9,7 +9,7 @@ use runtime::Question;
 
 use super::Answer;
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, field};
+use crate::extract::{Caller, Id, Json, field, kept};
 use crate::problem::Problem;
 
 /// Every policy in force.
@@ -32,7 +32,9 @@ pub(crate) async fn add(
     Caller(who): Caller,
     Json(body): Json<AddPolicyRequest>,
 ) -> Result<StatusCode, Problem> {
-    app.runtime.add_policy(&who, body.id, body.text).await?;
+    let id: String = kept(&app, &who, "policy.add", "id", &body.id).await?;
+    let text: String = kept(&app, &who, "policy.add", "text", &body.text).await?;
+    app.runtime.add_policy(&who, id, text).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

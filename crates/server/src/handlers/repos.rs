@@ -7,7 +7,7 @@ use model::{RepoId, RepoName};
 
 use super::{Answer, Made, RepoPaging, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, Query, field, refused};
+use crate::extract::{Caller, Id, Json, Query, kept, refused};
 use crate::problem::Problem;
 
 fn repo(row: runtime::Repo) -> Repo {
@@ -57,8 +57,8 @@ pub(crate) async fn create(
     Json(body): Json<CreateRepoRequest>,
 ) -> Made<Repo> {
     const ACTION: &str = "repo.create";
-    let name: RepoName = field(&app, &who, ACTION, "name", &body.name).await?;
-    if !origin_fits(&body.origin) {
+    let name: RepoName = kept(&app, &who, ACTION, "name", &body.name).await?;
+    if !origin_fits(&body.origin) || crate::logs::holds_secret(&body.origin) {
         let text =
             "`origin`: expected `https://host/path` or `ssh://host/path` without user, password or query";
         return Err(refused(&app, &who, ACTION, text.into()).await);

@@ -63,9 +63,14 @@ pub(crate) async fn submit(
             return form(rejection.status(), "", "", "", "The form was not filled in as it should be.");
         }
     };
+    // The link's secret goes back, so that the form can be sent again; nothing else that could be one does.
+    let shown = |text: &str| crate::logs::redactor().scrub(text).into_owned();
     let again = |status: StatusCode, problem: &str| {
-        form(status, &filled.secret, &filled.email, &filled.name, problem)
+        form(status, &filled.secret, &shown(&filled.email), &shown(&filled.name), problem)
     };
+    if [&filled.email, &filled.name].into_iter().any(|text| crate::logs::holds_secret(text)) {
+        return again(StatusCode::UNPROCESSABLE_ENTITY, "The address or the name looks like a secret.");
+    }
     let (Ok(email), Ok(name)) = (filled.email.parse(), filled.name.parse()) else {
         return again(
             StatusCode::UNPROCESSABLE_ENTITY,
@@ -99,6 +104,9 @@ pub(crate) async fn submit(
 }
 
 fn form(status: StatusCode, secret: &str, email: &str, name: &str, problem: &str) -> Response {
+    // Only what a link of ours can have brought: anything else that was sent here is not repeated.
+    let is_ours = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let secret = if secret.starts_with("pbs_") && secret.chars().all(is_ours) { secret } else { "" };
     let text = format!(
         "<h1>Set up Palisade</h1><p>Make the first owner of this installation.</p><p role=\"alert\">{}</p>\
          <form method=\"post\" action=\"/setup\">\

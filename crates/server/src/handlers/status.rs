@@ -32,6 +32,8 @@ pub(crate) async fn status(State(app): State<App>, Caller(who): Caller) -> Answe
         worktree_rbac: status.worktree_rbac,
         store: status.store.into(),
         key: status.key,
+        key_epoch: status.key_epoch,
+        key_rotating: status.key_rotating,
         ledger_head: status.ledger_head,
         ledger: status.ledger,
         started_at: status.started_at,

@@ -11,7 +11,7 @@ use vault::Secret;
 
 use super::{Answer, Made, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, Query, field, refused};
+use crate::extract::{Caller, Id, Json, Query, field, kept, refused};
 use crate::problem::Problem;
 
 pub(crate) fn user(row: runtime::User) -> User {
@@ -69,8 +69,8 @@ pub(crate) async fn create(
     Json(body): Json<CreateUserRequest>,
 ) -> Made<User> {
     const ACTION: &str = "user.create";
-    let email: Email = field(&app, &who, ACTION, "email", &body.email).await?;
-    let name: DisplayName = field(&app, &who, ACTION, "name", &body.name).await?;
+    let email: Email = kept(&app, &who, ACTION, "email", &body.email).await?;
+    let name: DisplayName = kept(&app, &who, ACTION, "name", &body.name).await?;
     let role: Role = field(&app, &who, ACTION, "role", &body.role).await?;
     let source = match (body.password, body.bcrypt) {
         (Some(password), None) => PasswordSource::Plain(Secret::new(password.0)),
@@ -98,7 +98,7 @@ pub(crate) async fn update(
 ) -> Answer<User> {
     const ACTION: &str = "user.update";
     let name: Option<DisplayName> = match &body.name {
-        Some(text) => Some(field(&app, &who, ACTION, "name", text).await?),
+        Some(text) => Some(kept(&app, &who, ACTION, "name", text).await?),
         None => None,
     };
     let role: Option<Role> = match &body.role {

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::{Answer, Made, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Ids, Json, Query, field, refused};
+use crate::extract::{Caller, Id, Ids, Json, Query, field, kept, refused};
 use crate::problem::Problem;
 
 const MOST_ABOUT: usize = 4_096;
@@ -81,7 +81,7 @@ pub(crate) async fn create(
 ) -> Made<Worktree> {
     const ACTION: &str = "worktree.create";
     let repo: RepoId = field(&app, &who, ACTION, "repo", &body.repo).await?;
-    let name: WorktreeName = field(&app, &who, ACTION, "name", &body.name).await?;
+    let name: WorktreeName = kept(&app, &who, ACTION, "name", &body.name).await?;
     let tier: Tier = match &body.tier {
         Some(text) => field(&app, &who, ACTION, "tier", text).await?,
         None => Tier::Session,
@@ -107,7 +107,8 @@ async fn about(
         )
         .await);
     }
-    Ok(text)
+    // What a person notes down is read by others: what is a secret in it stays out.
+    Ok(crate::logs::redactor().scrub(&text).into_owned())
 }
 
 /// One worktree.

@@ -2,7 +2,12 @@
 
 use store::Store;
 
-async fn all(store: &Store, filter: &store::WorktreeFilter, wanted: &store::LedgerFilter) {
+async fn all(
+    store: &Store,
+    filter: &store::WorktreeFilter,
+    wanted: &store::LedgerFilter,
+    seal: &dyn store::Reseal,
+) {
     drop(store.read_user(()).await);
     drop(store.list_users((), None, "", 1).await);
     drop(store.create_user(()).await);
@@ -34,6 +39,11 @@ async fn all(store: &Store, filter: &store::WorktreeFilter, wanted: &store::Ledg
     drop(store.remove_owner(()).await);
     drop(store.archive_worktree(()).await);
     drop(store.delete_worktree(()).await);
+    drop(store.list_secrets(()).await);
+    drop(store.add_secret(()).await);
+    drop(store.remove_secret(()).await);
+    drop(store.lease_secret(()).await);
+    drop(store.reseal((), 1, 1, seal).await);
     drop(store.add_policy(()).await);
     drop(store.remove_policy(()).await);
     drop(store.events_after((), 0, 1).await);

@@ -81,8 +81,6 @@ fn sbx_05_no_built_in_passes_credentials_or_sockets() {
             "DBUS_SESSION_BUS_ADDRESS",
             "AWS_SECRET_ACCESS_KEY",
             "GITHUB_TOKEN",
-            "HTTP_PROXY",
-            "https_proxy",
             "DOCKER_HOST",
             "DISPLAY",
             "XDG_RUNTIME_DIR",

@@ -7,7 +7,7 @@ fn own_profiles_stand_on_each_other() {
     let own = [
         (
             "team",
-            "name = \"team\"\nbase = \"dev\"\nread = [\"/opt/sdk\", \"/opt/sdk/priv\"]\nenvironment = [\"DATABASE_*\"]\n[limits]\npids = 100\n",
+            "name = \"team\"\nbase = \"dev\"\nread = [\"/opt/sdk\", \"/opt/sdk/priv\"]\nenvironment = [\"APP_*\"]\n[limits]\npids = 100\n",
         ),
         ("mine", "base = \"team\"\nwrite = [\"/opt/sdk\", \"./out\"]\nshow = [\".env\"]\ntrace = false\n"),
     ];
@@ -15,7 +15,7 @@ fn own_profiles_stand_on_each_other() {
     assert_eq!(at(&mine, "/opt/sdk/x"), Some(Worktree::Write), "the later layer counts");
     assert_eq!(at(&mine, "/opt/sdk/priv/x"), Some(Worktree::Read), "and the more exact path");
     assert_eq!(at(&mine, "/opt"), None);
-    assert!(mine.passes("DATABASE_URL") && mine.passes("TERM") && !mine.passes("DATABAS"));
+    assert!(mine.passes("APP_MODE") && mine.passes("TERM") && !mine.passes("APP"));
     assert_eq!((mine.limits.pids, mine.trace, mine.limits.files), (100, false, 65_536));
     assert!(!mine.hidden.hides(b".env") && mine.hidden.hides(b".env.local"));
     assert!(paths(&mine.write).contains(&"/opt/sdk".into()));
@@ -58,6 +58,7 @@ fn the_command_line_has_the_last_word() {
         ro: vec!["/data".into()],
         rw: vec!["/scratch".into()],
         env: vec!["AWS_REGION".into(), "MODE=test".into()],
+        inherit: false,
         show: vec![".env".into()],
         limit: vec!["memory=2g,pids=512".into(), "wall=30m".into()],
         overlay: true,

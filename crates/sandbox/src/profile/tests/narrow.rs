@@ -91,6 +91,7 @@ fn wider(before: &Profile, after: &Profile) -> Vec<String> {
         after.environment.iter().any(|new| !before.environment.iter().any(|old| old.covers(new))),
         "environment",
     );
+    tell(after.inherit && !before.inherit, "inherit");
     tell(after.set != before.set, "set");
     tell(after.toolchains && !before.toolchains, "toolchains");
     tell(after.trace && !before.trace, "trace");
@@ -104,9 +105,11 @@ fn list(items: &'static [&'static str]) -> impl Strategy<Value = String> {
     proptest::sample::subsequence(items, 0..=items.len().min(5)).prop_map(|items| format!("{items:?}"))
 }
 
-fn line(key: &'static str, value: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+/// In a box: as many of these as there are keys do not fit on a test's stack.
+fn line(key: &'static str, value: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
     proptest::option::of(value)
         .prop_map(move |value| value.map_or(String::new(), |value| format!("{key} = {value}\n")))
+        .boxed()
 }
 
 fn limits(section: &'static str) -> impl Strategy<Value = String> {
@@ -187,21 +190,23 @@ fn documents() -> impl Strategy<Value = String> {
         line("protect", list(&["deploy/", ".vscode/", "x.toml"])),
         line("environment", list(&["TERM", "LC_*", "AWS_REGION", "AW*", "GITHUB_TOKEN", "A*"])),
         line("toolchains", flag()),
+        line("inherit", flag()),
         line("trace", flag()),
         line("require", list(&["cgroup", "landlock"])),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h, i)| [a, b, c, d, e, f, g, h, i].concat());
+        .prop_map(|(a, b, c, d, e, f, g, h, i, j)| [a, b, c, d, e, f, g, h, i, j].concat());
     let asks = (
         line("read", list(READ)),
         line("write", list(WRITE)),
         line("show", list(&[".env", "*.key", "*.secret", "id_*"])),
         line("unprotect", list(&[".claude/", ".envrc", ".mcp.json"])),
-        line("environment", list(&["GITHUB_TOKEN", "PATH"])),
-        line("set", prop_oneof![Just("{}"), Just("{ LD_PRELOAD = \"/x\" }")].prop_map(str::to_owned)),
+        line("environment", list(&["GITHUB_TOKEN", "LANG*"])),
+        line("set", prop_oneof![Just("{}"), Just("{ APP_HOOK = \"/x\" }")].prop_map(str::to_owned)),
         line("toolchains", Just("true".to_owned())),
         line("trace", Just("true".to_owned())),
+        line("inherit", Just("true".to_owned())),
     )
-        .prop_map(|(a, b, c, d, e, f, g, h)| format!("[ask]\n{}", [a, b, c, d, e, f, g, h].concat()));
+        .prop_map(|(a, b, c, d, e, f, g, h, i)| format!("[ask]\n{}", [a, b, c, d, e, f, g, h, i].concat()));
     let limited = prop_oneof![
         limits("[limits]").prop_map(|limits| (limits, String::new())),
         limits("[ask.limits]").prop_map(|limits| (String::new(), limits)),

@@ -1,0 +1,195 @@
+//! Turns a `.env` file into names and values, and values into handles.
+//!
+//! What is understood: `NAME=value`, `export NAME=value`, values in single or double quotes (in double ones `\n`, `\"`,
+//! `\\` and `\$`; both may span lines), comments. Nothing is expanded or run. What is not understood is refused with its
+//! line, never guessed.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// What stands in a file instead of a value.
+const HANDLE: &str = "secret://";
+
+/// One line that holds a value, or several that hold one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) name: String,
+    pub(super) value: String,
+    /// Where the value stands in the text, with its quotes.
+    at: std::ops::Range<usize>,
+}
+
+impl Entry {
+    pub(super) fn is_handle(&self) -> bool {
+        self.value.starts_with(HANDLE)
+    }
+}
+
+/// Every entry; an error is the number of the line that makes no sense.
+pub(super) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
+    let mut found: Vec<Entry> = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let number = text.get(..at).unwrap_or_default().matches('\n').count() + 1;
+        let line = rest.split('\n').next().unwrap_or_default();
+        let trimmed = line.trim();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            at += line.len() + 1;
+            continue;
+        }
+        let (before, _) = line.split_once('=').ok_or(number)?;
+        let name = before.trim();
+        let name = name.strip_prefix("export ").map_or(name, str::trim);
+        let fits = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+            && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if !fits {
+            return Err(number);
+        }
+        let from = at + before.len() + 1;
+        let after = text.get(from..).unwrap_or_default();
+        let blank = after.len() - after.trim_start_matches([' ', '\t']).len();
+        let from = from + blank;
+        let (value, length) = value(text.get(from..).unwrap_or_default()).ok_or(number)?;
+        // Of one name the last counts, as it does for a shell.
+        found.retain(|entry| entry.name != name);
+        if !value.is_empty() {
+            found.push(Entry { name: name.to_owned(), value, at: from..from + length });
+        }
+        let end = from + length;
+        at = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |to| end + to + 1);
+    }
+    Ok(found)
+}
+
+/// A value, and how many bytes of the text it takes.
+fn value(text: &str) -> Option<(String, usize)> {
+    match text.chars().next() {
+        Some('\'') => {
+            let inside = text.get(1..)?;
+            let end = inside.find('\'')?;
+            only_comment(inside.get(end + 1..)?)?;
+            Some((inside.get(..end)?.to_owned(), end + 2))
+        }
+        Some('"') => {
+            let (mut made, mut letters) = (String::new(), text.char_indices().skip(1));
+            loop {
+                match letters.next()? {
+                    (end, '"') => {
+                        only_comment(text.get(end + 1..)?)?;
+                        return Some((made, end + 1));
+                    }
+                    (_, '\\') => match letters.next()?.1 {
+                        'n' => made.push('\n'),
+                        'r' => made.push('\r'),
+                        't' => made.push('\t'),
+                        c @ ('"' | '\\' | '$' | '`') => made.push(c),
+                        other => made.extend(['\\', other]),
+                    },
+                    (_, c) => made.push(c),
+                }
+            }
+        }
+        _ => {
+            let line = text.split('\n').next().unwrap_or_default();
+            let plain = line.find(" #").map_or(line, |end| line.get(..end).unwrap_or(line)).trim_end();
+            Some((plain.to_owned(), plain.len()))
+        }
+    }
+}
+
+/// Nothing but a comment follows a closing quote.
+fn only_comment(rest: &str) -> Option<()> {
+    let rest = rest.split('\n').next().unwrap_or_default().trim();
+    (rest.is_empty() || rest.starts_with('#')).then_some(())
+}
+
+/// Puts handles in the place of these values, in one step; everything else of the file stays.
+pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<()> {
+    let mut entries: Vec<&Entry> = entries.iter().collect();
+    entries.sort_by_key(|entry| entry.at.start);
+    let (mut made, mut last) = (String::new(), 0);
+    for entry in entries {
+        made.push_str(text.get(last..entry.at.start).unwrap_or_default());
+        made.push_str(&format!("{HANDLE}{}", entry.name));
+        last = entry.at.end;
+    }
+    made.push_str(text.get(last..).unwrap_or_default());
+    let meta = std::fs::symlink_metadata(file)?;
+    if !meta.is_file() || meta.nlink() != 1 {
+        return Err(io::Error::other("it is a link, or has other names; nothing was changed"));
+    }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = folder.join(format!(".palisade-env-{}", std::process::id()));
+    let write = || -> io::Result<()> {
+        let mut new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        new.write_all(made.as_bytes())?;
+        new.set_permissions(std::fs::Permissions::from_mode(meta.permissions().mode() & 0o777))?;
+        new.sync_all()?;
+        // Somebody may have saved it meanwhile: what they wrote is not lost to what was read before.
+        if std::fs::read_to_string(file)? != text {
+            return Err(io::Error::other("it was changed meanwhile; nothing was changed"));
+        }
+        std::fs::rename(&draft, file)?;
+        std::fs::File::open(folder)?.sync_all()
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_08_what_people_write_is_understood() {
+        let text = "# a comment\nA=plain # and a word\nexport B='sing le'\nC=\"dou\\\"ble\\n$HOME\"\n\n  D = x\nE=\nPEM=\"-----BEGIN\nbody\n-----END\"\nA=last\nF=a#b\n";
+        let found = parse(text).unwrap();
+        let pairs: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.value.as_str())).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("B", "sing le"),
+                ("C", "dou\"ble\n$HOME"),
+                ("D", "x"),
+                ("PEM", "-----BEGIN\nbody\n-----END"),
+                ("A", "last"),
+                ("F", "a#b")
+            ]
+        );
+        assert_eq!(parse("").unwrap(), []);
+    }
+
+    #[test]
+    fn sec_08_what_is_not_understood_is_refused_with_its_line() {
+        for (text, line) in [
+            ("A=1\nnot a line\n", 2),
+            ("A=1\n\n1B=2\n", 3),
+            ("A='open\n", 1),
+            ("A=\"open\n", 1),
+            ("A='a'b\n", 1),
+            ("A-B=1", 1),
+            ("=1", 1),
+        ] {
+            assert_eq!(parse(text), Err(line), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn sec_08_handles_take_the_place_of_values_and_of_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".env");
+        let text = "# keep\nA='one' # why\nPORT=80\nB=two\n";
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+        let mut found = parse(text).unwrap();
+        found.retain(|entry| entry.name != "PORT");
+        rewrite(&file, text, &found).unwrap();
+        let made = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(made, "# keep\nA=secret://A # why\nPORT=80\nB=secret://B\n");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(parse(&made).unwrap().iter().filter(|entry| entry.name != "PORT").all(Entry::is_handle));
+        assert!(rewrite(&file, text, &found).is_err(), "it is not what was read");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "and no draft stays");
+    }
+}

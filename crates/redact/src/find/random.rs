@@ -1,0 +1,401 @@
+//! Runs of characters that look drawn by lot: keys without a prefix or a name.
+//!
+//! What counts is not the length but how the characters follow each other. In a key the kinds of characters (small
+//! letters, capitals, digits) change at most steps; names and paths are made of words. What is known to be public has a
+//! shape or a place of its own: digests, ids, lock files, data with a declared type, parts of paths.
+
+use super::{Body, Hit};
+use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before};
+
+/// Shortest run that is judged.
+pub(crate) const LEAST: usize = 20;
+/// Longer ones are data.
+const MOST: usize = 256;
+/// How far back a name may stand.
+const REACH: usize = 40;
+
+/// Of base64 in both alphabets, also as URLs write it.
+pub(crate) static RUN: ByteSet = ByteSet::alphanumeric_and(b"+/_-%");
+static TAIL: ByteSet = ByteSet::alphanumeric_and(b"+/_-=");
+static WORD: ByteSet = ByteSet::alphanumeric_and(b"_-");
+static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
+
+/// Names of what is public although it looks random.
+const PUBLIC: &[&str] = &[
+    "id",
+    "ids",
+    "uid",
+    "guid",
+    "uuid",
+    "etag",
+    "hash",
+    "hashes",
+    "digest",
+    "integrity",
+    "checksum",
+    "sum",
+    "sha",
+    "sha1",
+    "sha224",
+    "sha256",
+    "sha384",
+    "sha512",
+    "md5",
+    "crc",
+    "blake2",
+    "blake3",
+    "fingerprint",
+    "signature",
+    "commit",
+    "revision",
+    "rev",
+    "ref",
+    "tree",
+    "parent",
+    "object",
+    "blob",
+    "index",
+    "trace",
+    "span",
+    "traceparent",
+    "cursor",
+    "version",
+    "build",
+    "layer",
+    "image",
+    "cid",
+    "serial",
+    "publickey",
+    "pubkey",
+    "base64",
+    "narhash",
+    "h1",
+    "merge",
+    "cache",
+    "resolved",
+    "gist",
+    "nonce",
+    "modulus",
+    "name",
+    "file",
+    "path",
+    "class",
+    "type",
+    "test",
+    "fn",
+    "function",
+    "def",
+];
+
+/// What runs that are public begin with.
+const PUBLIC_STARTS: &[&str] = &[
+    "sha1-",
+    "sha256-",
+    "sha384-",
+    "sha512-",
+    "md5-",
+    "AAAAB3NzaC1",
+    "AAAAC3NzaC1",
+    "AAAAE2VjZHNh",
+    "AAAAGnNr",
+    "iVBORw0KGgo",
+    "R0lGOD",
+    "UklGR",
+];
+
+/// Judges a run. A percent sign parts it, unless `+` or `/` is written so.
+pub(super) fn find(text: &[u8], start: usize, end: usize, hits: &mut Vec<Hit>) {
+    // Most long runs are names and paths without a digit.
+    if !slice(text, start, end).iter().any(u8::is_ascii_digit) {
+        return;
+    }
+    let mut plain = [0; MOST + 1];
+    let mut from = start;
+    while from < end {
+        let (mut length, mut place) = (0, from);
+        while place < end {
+            let (byte, width) = match slice(text, place, place + 3) {
+                [b'%', b'2', b'B' | b'b'] => (b'+', 3),
+                [b'%', b'2', b'F' | b'f'] => (b'/', 3),
+                [b'%', ..] => break,
+                [byte, ..] => (*byte, 1),
+                [] => break,
+            };
+            if let Some(slot) = plain.get_mut(length) {
+                *slot = byte;
+            }
+            length += 1;
+            place += width;
+        }
+        let skipped = unescaped(text, from) - from;
+        if length <= MOST
+            && let Some(run) = plain.get(skipped..length)
+        {
+            hits.extend(judge(text, run, from + skipped, place.min(end)));
+        }
+        from = place + 3;
+    }
+}
+
+fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
+    if run.len() < LEAST {
+        return None;
+    }
+    let raw = slice(text, start, end);
+    let last = start + raw.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    if let Some(end) = discord(text, last, end) {
+        return Some(Hit::of(last, end, Body::Of(&WORD)));
+    }
+    let mut part = start;
+    for segment in raw.split(|byte| *byte == b'/') {
+        if is_account(segment) {
+            return Some(Hit::ended(part, part + segment.len()));
+        }
+        part += segment.len() + 1;
+    }
+    let is_hex = run.iter().all(|byte| HEX.has(*byte));
+    let is_secret = if is_hex {
+        matches!(run.len(), 32 | 48) && mixed_hex(run) && stands_alone(text, start, end)
+    } else {
+        !is_spoken(run) && is_random(text, run, start, end)
+    };
+    (is_secret && !is_public(text, run, start)).then(|| Hit::of(start, TAIL.run(text, end), Body::Of(&TAIL)))
+}
+
+/// Past the rest of an escape: `\n`, `%2F`.
+fn unescaped(text: &[u8], start: usize) -> usize {
+    match (before(text, start), at(text, start)) {
+        (Some(b'\\'), Some(b'n' | b'r' | b't' | b'b' | b'f')) => start + 1,
+        (Some(b'\\'), Some(b'u')) => start + 5,
+        (Some(b'['), Some(b'0'..=b'9')) if before(text, start - 1) == Some(0x1b) => {
+            // The last part of a colour.
+            start + slice(text, start, start + 4).iter().position(|byte| *byte == b'm').map_or(0, |m| m + 1)
+        }
+        (Some(b';'), Some(b'0'..=b'9')) => {
+            let m = slice(text, start, start + 4).iter().position(|byte| *byte == b'm');
+            m.filter(|m| super::follows_colour(text, start + m)).map_or(start, |m| start + m + 1)
+        }
+        _ => start,
+    }
+}
+
+/// Three parts, of which the first is the base64 of digits.
+fn discord(text: &[u8], start: usize, end: usize) -> Option<usize> {
+    let first = end - start;
+    if !(23..=30).contains(&first)
+        || !matches!(at(text, start), Some(b'M' | b'N' | b'O'))
+        || at(text, end) != Some(b'.')
+    {
+        return None;
+    }
+    let second = WORD.run(slice(text, 0, end + 10), end + 1);
+    let third = WORD.run(text, second + 1);
+    let fits = (5..=8).contains(&(second - end - 1)) && at(text, second) == Some(b'.') && third - second > 25;
+    fits.then_some(third)
+}
+
+/// Twilio's two letters and 32 hex digits.
+fn is_account(run: &[u8]) -> bool {
+    let digits = run.strip_prefix(b"SK").or_else(|| run.strip_prefix(b"AC"));
+    digits.is_some_and(|digits| {
+        digits.len() == 32 && digits.iter().all(|byte| HEX.has(*byte)) && mixed_hex(digits)
+    })
+}
+
+/// Letters and digits, many of both, in one case.
+fn mixed_hex(run: &[u8]) -> bool {
+    let letters = run.iter().filter(|byte| byte.is_ascii_alphabetic()).count();
+    let has_both_cases = run.iter().any(u8::is_ascii_lowercase) && run.iter().any(u8::is_ascii_uppercase);
+    let counts = counts(run);
+    let distinct = counts.iter().filter(|count| **count > 0).count();
+    !has_both_cases && letters >= 4 && run.len() - letters >= 4 && distinct >= 9 && !is_listed(run)
+}
+
+/// Nothing beside it makes it a part of something else: an id with its kind in front, a part of a path or a file name.
+fn stands_alone(text: &[u8], start: usize, end: usize) -> bool {
+    let is_other = |byte: Option<u8>| byte.is_some_and(|byte| b".@#~%$\\".contains(&byte) || byte >= 0x80);
+    !is_other(before(text, start))
+        && !is_other(at(text, end).filter(|byte| *byte != b'.' && *byte != b'\\'))
+        && !is_followed_by_name(text, end)
+}
+
+/// `….js`, `…(`
+fn is_followed_by_name(text: &[u8], end: usize) -> bool {
+    match at(text, end) {
+        Some(b'.') => at(text, end + 1).is_some_and(|byte| byte.is_ascii_alphanumeric()),
+        Some(b'(' | b'[' | b'@') => true,
+        // The names that tools print digests of.
+        Some(b' ') => {
+            at(text, end + 1) == Some(b' ')
+                && at(text, end + 2).is_some_and(|byte| !byte.is_ascii_whitespace())
+        }
+        _ => false,
+    }
+}
+
+/// A word and then an id of that kind: `toolu_…`, `call_…`, `chatcmpl-…`, `index-…`.
+fn has_kind(run: &[u8]) -> bool {
+    let word = run.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
+    (2..=16).contains(&word) && matches!(at(run, word), Some(b'_' | b'-'))
+}
+
+struct Look {
+    small: usize,
+    capitals: usize,
+    digits: usize,
+    others: usize,
+    /// Steps from one kind of character to another.
+    changes: usize,
+    /// Small letters that stand in fours or more.
+    spoken: usize,
+    /// Letters of words that begin with a capital.
+    titled: usize,
+    slashes: usize,
+}
+
+fn look(run: &[u8]) -> Look {
+    let mut look =
+        Look { small: 0, capitals: 0, digits: 0, others: 0, changes: 0, spoken: 0, titled: 0, slashes: 0 };
+    let (mut kind, mut word, mut is_title) = (0_u8, 0_usize, false);
+    for byte in run {
+        let now = match byte {
+            b'a'..=b'z' => 1,
+            b'A'..=b'Z' => 2,
+            b'0'..=b'9' => 3,
+            _ => 0,
+        };
+        match now {
+            1 => look.small += 1,
+            2 => look.capitals += 1,
+            3 => look.digits += 1,
+            _ => look.others += 1,
+        }
+        look.slashes += usize::from(*byte == b'/');
+        word = if now == 1 { word + 1 } else { 0 };
+        look.spoken += match word {
+            4 => 4,
+            5.. => 1,
+            _ => 0,
+        };
+        // Three letters make a word: `Aes`.
+        look.titled += match word {
+            2 if is_title => 3,
+            3.. if is_title => 1,
+            _ => 0,
+        };
+        is_title = now == 2 || (now == 1 && is_title);
+        if now != 0 {
+            look.changes += usize::from(kind != 0 && kind != now);
+            kind = now;
+        }
+    }
+    look
+}
+
+/// Mostly words: names, paths, sentences with hyphens. The cheap test for what most long runs are.
+fn is_spoken(run: &[u8]) -> bool {
+    let has_capital = run.iter().any(u8::is_ascii_uppercase);
+    let has_digit = run.iter().any(u8::is_ascii_digit);
+    !has_digit || (!has_capital && (run.len() < 32 || run.iter().any(|byte| !byte.is_ascii_alphanumeric())))
+}
+
+fn is_random(text: &[u8], run: &[u8], start: usize, end: usize) -> bool {
+    let look = look(run);
+    let length = run.len();
+    let letters_and_digits = length - look.others;
+    if letters_and_digits < LEAST || is_listed(run) || has_kind(run) {
+        return false;
+    }
+    if before(text, start) == Some(b'.') || !stands_alone(text, start, end) {
+        return false;
+    }
+    // Numbers in hundredths.
+    let of = |part: usize| part * 100 / letters_and_digits;
+    let is_key = if look.capitals == 0 || look.small == 0 {
+        // Two kinds only: more is asked of it.
+        length >= 32
+            && look.others == 0
+            && look.capitals == 0
+            && of(look.changes) >= 30
+            && (15..=55).contains(&of(look.digits))
+            && of(look.spoken) <= 55
+    } else if look.slashes > 0 {
+        let is_aws = length == 40 && look.others == run.iter().filter(|byte| b"+/".contains(byte)).count();
+        let enough = if is_aws { 28 } else { 40 };
+        length >= 32 && at(run, 0) != Some(b'/') && of(look.changes) >= enough && of(look.spoken) <= 25
+    } else {
+        // A short one must not read like `Chacha20Poly1305Aead`.
+        of(look.changes) >= 35 && of(look.spoken) <= 25 && (length >= 32 || of(look.titled) <= 55)
+    };
+    // More separators than lot would give.
+    is_key && look.others * 6 <= length && is_varied(run)
+}
+
+fn counts(run: &[u8]) -> [u16; 128] {
+    let mut counts = [0_u16; 128];
+    for byte in run {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count = count.saturating_add(1);
+        }
+    }
+    counts
+}
+
+/// Entropy against the most that a run of this length can have.
+fn is_varied(run: &[u8]) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "at most 256")]
+    let length = run.len() as f32;
+    let used = counts(run);
+    let parts = used.iter().filter(|count| **count > 0).map(|count| f32::from(*count) / length);
+    let entropy: f32 = parts.map(|part| -part * part.log2()).sum();
+    entropy >= 0.78 * length.min(64.0).log2()
+}
+
+/// `abcdef…`, `0123456789`: an alphabet is no key.
+fn is_listed(run: &[u8]) -> bool {
+    let steps =
+        run.windows(2).filter(|pair| matches!(pair, [a, b] if a.wrapping_add(1) == *b || a == b)).count();
+    steps * 3 > run.len()
+}
+
+/// Whether its beginning, or the name before it, says that it is public.
+fn is_public(text: &[u8], run: &[u8], start: usize) -> bool {
+    if PUBLIC_STARTS.iter().any(|first| run.starts_with(first.as_bytes()))
+        || stands_before(text, start, b";base64,")
+        || stands_before(text, start, b"base64,")
+    {
+        return true;
+    }
+    let lead = slice(text, start.saturating_sub(REACH), start);
+    let signs = lead.iter().rev().take_while(|byte| b" \t\"'`=:(\\[<".contains(byte)).count();
+    if signs == 0 {
+        return false;
+    }
+    let lead = slice(lead, 0, lead.len() - signs);
+    if lead.last() == Some(&b')') {
+        // `MD5 (name) = …`
+        let line = slice(text, line_start(text, start, 4 * MOST), start);
+        return [&b"MD5 ("[..], b"SHA", b"BLAKE", b"RIPEMD"].iter().any(|name| line.starts_with(name));
+    }
+    let length =
+        lead.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte)).count();
+    let name = slice(lead, lead.len() - length, lead.len());
+    PUBLIC.iter().any(|public| names(name, public.as_bytes()))
+}
+
+/// Whether a name is this word, or ends with it as a word of its own: `request_id`, `requestId`, `ETag`.
+fn names(name: &[u8], word: &[u8]) -> bool {
+    let Some(lead) = name.len().checked_sub(word.len()) else { return false };
+    let (first, last) = (slice(name, 0, lead), slice(name, lead, name.len()));
+    if !last.eq_ignore_ascii_case(word) {
+        return false;
+    }
+    match first.last() {
+        None => true,
+        Some(byte) if byte.is_ascii_alphanumeric() => {
+            // `requestId`, and long words that stand for themselves: `filehash`.
+            last.first().is_some_and(u8::is_ascii_uppercase) && byte.is_ascii_lowercase() || word.len() >= 4
+        }
+        Some(_) => true,
+    }
+}

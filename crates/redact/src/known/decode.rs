@@ -1,0 +1,114 @@
+//! Reads base64 (both alphabets, wherever a group begins) and hex (either half first), and finds values in what was read.
+
+use super::index::{Index, Read};
+use crate::bytes::{ByteSet, slice};
+
+static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
+/// Of every character: its six bits, or 64.
+static SIX: [u8; 256] = six();
+
+#[expect(clippy::indexing_slicing, clippy::cast_possible_truncation, reason = "at compile time, below 256")]
+const fn six() -> [u8; 256] {
+    let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut table = [64; 256];
+    let mut value = 0;
+    while value < alphabet.len() {
+        table[alphabet[value] as usize] = value as u8;
+        value += 1;
+    }
+    table[b'-' as usize] = 62;
+    table[b'_' as usize] = 63;
+    table
+}
+
+fn bits(character: u8) -> u8 {
+    SIX.get(usize::from(character)).copied().unwrap_or(64)
+}
+
+/// Room for what is read, used again and again; wiped in the end.
+pub(crate) type Room = zeroize::Zeroizing<Vec<u8>>;
+
+/// The bytes of a base64 text; nothing that is not base64 is read.
+pub(crate) fn base64(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    read_base64(text, &mut bytes);
+    bytes
+}
+
+fn read_base64(text: &[u8], into: &mut Vec<u8>) {
+    let mut groups = text.chunks_exact(4);
+    for group in &mut groups {
+        if let [a, b, c, d] = group {
+            let (a, b, c, d) = (bits(*a), bits(*b), bits(*c), bits(*d));
+            into.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2, c << 6 | d]);
+        }
+    }
+    match groups.remainder() {
+        [a, b] => into.push(bits(*a) << 2 | bits(*b) >> 4),
+        [a, b, c] => {
+            let (a, b, c) = (bits(*a), bits(*b), bits(*c));
+            into.extend_from_slice(&[a << 2 | b >> 4, b << 4 | c >> 2]);
+        }
+        _ => {}
+    }
+}
+
+/// Finds values in the run `start..end`.
+pub(super) fn find(
+    index: &Index,
+    text: &[u8],
+    start: usize,
+    end: usize,
+    room: &mut Room,
+    tell: &mut impl FnMut(usize, usize),
+) {
+    let run = slice(text, start, end);
+    hex(index, run, start, room, tell);
+    // Names and paths have one case; base64 of eight bytes has both, or digits among capitals.
+    let has_both = run.iter().any(u8::is_ascii_uppercase)
+        && run.iter().any(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    if run.len() < index.shortest_run() || !has_both {
+        return;
+    }
+    for phase in 0..4 {
+        room.clear();
+        read_base64(slice(run, phase, run.len()), room);
+        let base = start + phase;
+        // The characters at both ends may carry bits of the value too.
+        index.find(room, 0, Read::Decoded, &mut |from, to| {
+            tell(base + from * 8 / 6, base + (to * 8).div_ceil(6))
+        });
+    }
+}
+
+fn hex(index: &Index, run: &[u8], start: usize, room: &mut Room, tell: &mut impl FnMut(usize, usize)) {
+    if run.len() < 2 * index.shortest() {
+        return;
+    }
+    let mut from = 0;
+    while from < run.len() {
+        let end = HEX.run(run, from);
+        let digits = slice(run, from, end);
+        if digits.len() >= 2 * index.shortest() {
+            for half in 0..2 {
+                room.clear();
+                let pairs = slice(digits, half, digits.len()).chunks_exact(2);
+                room.extend(
+                    pairs.map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit_value(*digit))),
+                );
+                let base = start + from + half;
+                index.find(room, 0, Read::Decoded, &mut |a, b| tell(base + 2 * a, base + 2 * b));
+            }
+        }
+        from = end + 1;
+    }
+}
+
+fn digit_value(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        b'a'..=b'f' => digit - b'a' + 10,
+        b'A'..=b'F' => digit - b'A' + 10,
+        _ => 0,
+    }
+}

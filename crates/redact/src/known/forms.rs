@@ -1,0 +1,108 @@
+//! The ways in which text holds a value without hiding it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use zeroize::Zeroizing;
+
+use super::MIN_VALUE;
+
+/// One text to search for.
+pub(super) struct Form {
+    pub(super) text: Zeroizing<Vec<u8>>,
+    /// Whether it stands in text as it is; otherwise only within what was decoded.
+    pub(super) is_plain: bool,
+}
+
+/// Every form of a value.
+pub(super) fn of(value: &[u8]) -> Vec<Form> {
+    let mut texts: BTreeSet<Vec<u8>> = BTreeSet::new();
+    let is_line = !value.contains(&b'\n') && !value.contains(&b'\r');
+    // A line of a value shows up alone in line-wise output.
+    texts.extend(value.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::to_vec));
+    if value.iter().any(|byte| !(byte.is_ascii_alphanumeric() || b"-_.~".contains(byte))) {
+        let written = [json(value, false), json(value, true), shell(value, b""), shell(value, b"\"$`\\")];
+        texts.extend(written.into_iter().map(String::into_bytes).map(|text| text.to_vec()));
+        for (blank, is_lower) in [("%20", false), ("+", false), ("%20", true)] {
+            texts.insert(percent(value, blank, is_lower).into_bytes());
+        }
+        texts.insert(replaced(value, b"'", b"'\\''"));
+        texts.insert(replaced(value, b"'", b"'\"'\"'"));
+        texts.insert(replaced(json(value, false).as_bytes(), b"/", b"\\/"));
+        // JSON within JSON.
+        texts.insert(json(json(value, false).as_bytes(), false).into_bytes());
+    }
+    texts.retain(|text| text.len() >= MIN_VALUE && !text.contains(&b'\n'));
+    let mut forms: Vec<Form> =
+        texts.into_iter().map(|text| Form { text: Zeroizing::new(text), is_plain: true }).collect();
+    if !is_line {
+        forms.push(Form { text: Zeroizing::new(value.to_vec()), is_plain: false });
+    }
+    forms
+}
+
+fn json(value: &[u8], is_ascii: bool) -> String {
+    let mut text = String::new();
+    for character in String::from_utf8_lossy(value).chars() {
+        match character {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            other if (other.is_control() && other.is_ascii()) || (is_ascii && !other.is_ascii()) => {
+                let mut units = [0; 2];
+                for unit in other.encode_utf16(&mut units) {
+                    let _ = write!(text, "\\u{unit:04x}");
+                }
+            }
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+fn percent(value: &[u8], blank: &str, is_lower: bool) -> String {
+    let mut text = String::new();
+    for byte in value {
+        match byte {
+            b' ' => text.push_str(blank),
+            b'-' | b'.' | b'_' | b'~' => text.push(char::from(*byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(*byte)),
+            byte if is_lower => text.push_str(&format!("%{byte:02x}")),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+/// A backslash before these, or before all that a shell might act on.
+fn shell(value: &[u8], these: &[u8]) -> String {
+    let mut text = String::new();
+    for character in String::from_utf8_lossy(value).chars() {
+        let acts = match u8::try_from(character) {
+            Ok(byte) if these.is_empty() => {
+                byte.is_ascii() && !byte.is_ascii_alphanumeric() && !b"-_./:=@%+,".contains(&byte)
+            }
+            Ok(byte) => these.contains(&byte),
+            Err(_) => false,
+        };
+        if acts {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text
+}
+
+fn replaced(value: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(value.len());
+    let mut from = 0;
+    for place in memchr::memmem::find_iter(value, old) {
+        out.extend_from_slice(crate::bytes::slice(value, from, place));
+        out.extend_from_slice(new);
+        from = place + old.len();
+    }
+    out.extend_from_slice(crate::bytes::slice(value, from, value.len()));
+    out
+}

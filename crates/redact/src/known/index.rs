@@ -1,0 +1,259 @@
+//! Finds many texts at once, the faster the longer the shortest of them is.
+//!
+//! Of each text a window is chosen, where it has least in common with the others. Every few bytes ([`Index::stride`]) a few
+//! bytes of the searched text are hashed and looked up in a table of bits; any occurrence has at least one such
+//! place in its window. Long texts have a window every few bytes, so that a piece of one is found too.
+//!
+//! Invariant: whether something is found does not depend on where the search began. So a piece counts only if it holds a
+//! whole window.
+
+use zeroize::Zeroizing;
+
+use super::forms::Form;
+use crate::bytes::slice;
+
+/// Shortest piece of a longer text that counts as found.
+const PIECE: usize = 20;
+/// Windows of a long text are this far from each other.
+const APART: usize = 24;
+/// The more, the fewer places are looked up and the more entries there are.
+const MOST_STRIDE: usize = 16;
+/// More entries would not stay close to the processor.
+const MOST_ENTRIES: usize = 200_000;
+
+/// What is searched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Read {
+    /// Text as it stands.
+    Plain,
+    /// What was decoded.
+    Decoded,
+}
+
+struct Text {
+    bytes: Zeroizing<Vec<u8>>,
+    is_plain: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Of the hash.
+    check: u32,
+    text: u32,
+    /// Where the hashed bytes stand in it.
+    offset: u32,
+    /// Where their window begins.
+    window: u32,
+}
+
+pub(super) struct Index {
+    texts: Vec<Text>,
+    /// Of all texts.
+    shortest: usize,
+    /// Bytes that are hashed: 4 or 8.
+    width: usize,
+    stride: usize,
+    /// Which hashes there are.
+    filter: Vec<u64>,
+    filter_shift: u32,
+    /// Where the entries of a bucket begin.
+    starts: Vec<u32>,
+    starts_shift: u32,
+    entries: Vec<Entry>,
+}
+
+fn hash(bytes: u64) -> u64 {
+    (bytes ^ (bytes >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn check(hash: u64) -> u32 {
+    u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// Three bits of one word stand for a hash.
+const fn mask(hash: u64) -> u64 {
+    1 << (hash >> 10 & 63) | 1 << (hash >> 16 & 63) | 1 << (hash >> 22 & 63)
+}
+
+fn narrow(text: &[u8], place: usize) -> Option<u64> {
+    let bytes: [u8; 4] = text.get(place..place + 4)?.try_into().ok()?;
+    Some(hash(u64::from(u32::from_le_bytes(bytes))))
+}
+
+fn wide(text: &[u8], place: usize) -> Option<u64> {
+    let bytes: [u8; 8] = text.get(place..place + 8)?.try_into().ok()?;
+    Some(hash(u64::from_le_bytes(bytes)))
+}
+
+impl Index {
+    pub(super) fn new(forms: impl Iterator<Item = Form>) -> Self {
+        let texts: Vec<Text> = forms.map(|Form { text, is_plain }| Text { bytes: text, is_plain }).collect();
+        let shortest = texts.iter().map(|text| text.bytes.len()).min().unwrap_or(super::MIN_VALUE);
+        let width = if shortest >= 16 { 8 } else { 4 };
+        let windows: usize = texts.iter().map(|text| (text.bytes.len() / APART).max(1)).sum();
+        let most = (MOST_ENTRIES / windows.max(1)).clamp(4, MOST_STRIDE);
+        let stride = (shortest + 1).saturating_sub(width).clamp(1, most);
+        let mut index = Self {
+            texts,
+            shortest,
+            width,
+            stride,
+            filter: Vec::new(),
+            filter_shift: 0,
+            starts: Vec::new(),
+            starts_shift: 0,
+            entries: Vec::new(),
+        };
+        let entries = index.chosen();
+        index.fill(entries);
+        index
+    }
+
+    pub(super) const fn shortest(&self) -> usize {
+        self.shortest
+    }
+
+    /// Fewest characters of base64 that the shortest text alone decides.
+    pub(super) const fn shortest_run(&self) -> usize {
+        (self.shortest * 8 - 4) / 6
+    }
+
+    fn hash_at(&self, text: &[u8], place: usize) -> Option<u64> {
+        if self.width == 8 { wide(text, place) } else { narrow(text, place) }
+    }
+
+    /// The hashes of the windows, and where each stands.
+    fn chosen(&self) -> Vec<(u64, Entry)> {
+        let total: usize = self.texts.iter().map(|text| text.bytes.len()).sum();
+        let bits = (2 * total).next_power_of_two().trailing_zeros().clamp(10, 24);
+        let mut common = vec![0_u16; 1 << bits];
+        let slot = |hash: u64| usize::try_from(hash >> (64 - bits)).unwrap_or(0);
+        for text in &self.texts {
+            for hash in (0..text.bytes.len()).filter_map(|place| self.hash_at(&text.bytes, place)) {
+                if let Some(count) = common.get_mut(slot(hash)) {
+                    *count = count.saturating_add(1);
+                }
+            }
+        }
+        let span = self.stride + self.width - 1;
+        let mut entries = Vec::new();
+        for (number, text) in self.texts.iter().enumerate() {
+            let Ok(number) = u32::try_from(number) else { break };
+            let hashes: Vec<u64> =
+                (0..text.bytes.len()).filter_map(|place| self.hash_at(&text.bytes, place)).collect();
+            let mut part = 0;
+            while part + span <= text.bytes.len() {
+                // Text after the last whole part belongs to it.
+                let is_last = part + APART + span > text.bytes.len();
+                let last = if is_last { text.bytes.len() - span } else { part + APART - span.min(APART) };
+                let shared = |window: usize| -> u64 {
+                    let window = hashes.iter().skip(window).take(self.stride);
+                    window.map(|hash| u64::from(common.get(slot(*hash)).copied().unwrap_or(0))).sum()
+                };
+                let Some(window) = (part..=last).min_by_key(|window| shared(*window)) else { break };
+                for (offset, hash) in hashes.iter().enumerate().skip(window).take(self.stride) {
+                    let narrowed = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                    entries.push((
+                        *hash,
+                        Entry {
+                            check: check(*hash),
+                            text: number,
+                            offset: narrowed(offset),
+                            window: narrowed(window),
+                        },
+                    ));
+                }
+                part = if is_last { text.bytes.len() } else { part + APART };
+            }
+        }
+        entries
+    }
+
+    fn fill(&mut self, mut entries: Vec<(u64, Entry)>) {
+        // Sixteen bits for each entry keep chance hits rare.
+        let bits = (16 * entries.len()).next_power_of_two().trailing_zeros().clamp(12, 26);
+        self.filter_shift = 64 - (bits - 6);
+        self.filter = vec![0; 1 << (bits - 6)];
+        let buckets = bits - 4;
+        self.starts_shift = 64 - buckets;
+        entries.sort_unstable_by_key(|(hash, _)| *hash);
+        for (hash, _) in &entries {
+            let place = usize::try_from(hash >> self.filter_shift).unwrap_or(0);
+            if let Some(word) = self.filter.get_mut(place) {
+                *word |= mask(*hash);
+            }
+        }
+        let mut place = 0;
+        for bucket in 0..=(1_u64 << buckets) {
+            while entries.get(place).is_some_and(|(hash, _)| hash >> self.starts_shift < bucket) {
+                place += 1;
+            }
+            self.starts.push(u32::try_from(place).unwrap_or(u32::MAX));
+        }
+        self.entries = entries.into_iter().map(|(_, entry)| entry).collect();
+    }
+
+    /// Tells every occurrence in `text[from..]`.
+    pub(super) fn find(&self, text: &[u8], from: usize, read: Read, tell: &mut impl FnMut(usize, usize)) {
+        // Two loops, so that each is a few instructions.
+        if self.width == 8 {
+            let mut place = from;
+            while let Some(hash) = wide(text, place) {
+                if self.may_have(hash) {
+                    self.compare(text, place, hash, read, tell);
+                }
+                place += self.stride;
+            }
+        } else {
+            let mut place = from;
+            while let Some(hash) = narrow(text, place) {
+                if self.may_have(hash) {
+                    self.compare(text, place, hash, read, tell);
+                }
+                place += self.stride;
+            }
+        }
+    }
+
+    fn may_have(&self, hash: u64) -> bool {
+        let word = usize::try_from(hash >> self.filter_shift).ok().and_then(|word| self.filter.get(word));
+        word.is_some_and(|word| word & mask(hash) == mask(hash))
+    }
+
+    #[cold]
+    fn compare(&self, text: &[u8], place: usize, hash: u64, read: Read, tell: &mut impl FnMut(usize, usize)) {
+        let bucket = usize::try_from(hash >> self.starts_shift).unwrap_or(0);
+        let bounds = (self.starts.get(bucket), self.starts.get(bucket + 1));
+        let (Some(first), Some(last)) = bounds else { return };
+        let range = usize::try_from(*first).unwrap_or(0)..usize::try_from(*last).unwrap_or(0);
+        for entry in self.entries.get(range).unwrap_or_default() {
+            let widened = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+            if entry.check != check(hash) {
+                continue;
+            }
+            let Some(wanted) = self.texts.get(widened(entry.text)) else { continue };
+            if read == Read::Plain && !wanted.is_plain {
+                continue;
+            }
+            let (offset, window) = (widened(entry.offset), widened(entry.window));
+            let after =
+                same(slice(text, place, text.len()), slice(&wanted.bytes, offset, wanted.bytes.len()));
+            let before = same_back(slice(text, 0, place), slice(&wanted.bytes, 0, offset));
+            let is_whole = before == offset && after == wanted.bytes.len() - offset;
+            let holds = offset - before <= window && offset + after >= window + self.stride + self.width - 1;
+            if is_whole || (holds && before + after >= PIECE) {
+                tell(place - before, place + after);
+            }
+        }
+    }
+}
+
+/// How many bytes are the same from the front.
+fn same(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// How many bytes are the same from the back.
+fn same_back(a: &[u8], b: &[u8]) -> usize {
+    a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+}

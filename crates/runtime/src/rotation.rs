@@ -1,0 +1,166 @@
+//! New keys for everything that is sealed: a new master, a new epoch, a new data key for every value.
+//!
+//! Order: the new master is on the disk; the ring is sealed under it and has a new epoch, in one step; the values are
+//! carried over, some at a time; the earlier epoch goes. Each call does one step and says what is left, and each step
+//! begins where the disk says the last one ended: whoever is interrupted, anywhere, calls again.
+//!
+//! Invariants: at every moment the ring opens under exactly one master, and every value under the ring; what is sealed
+//! for the earlier epoch is committed before the new one begins; the epoch goes only when nothing needs it.
+//!
+//! Not here: the ring's file (`vault`), rows (`store`).
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use access::{Permit, Principal, RotateKeys, TotpSeed};
+use model::UserId;
+use store::{Reseal, SealedSecret, Store, StoreError};
+use vault::source::{SourceError, create_file, read_file, replace_file};
+use vault::{KeyRing, MasterKey, RingFile};
+
+use crate::{ActError, Runtime, secret};
+
+/// Values that are carried over in one step.
+const STEP: i64 = 200;
+
+/// What is said where the daemon cannot put a new master key in the place of the present one.
+const NO_PLACE: &str = "the master key does not come from a file that the daemon could replace; make one with \
+    `openssl rand -base64 32` in a file of mode 0600, name it with --new-key-file, and give it to the daemon \
+    from its next start on";
+
+/// Where a new master key comes from.
+#[derive(Debug)]
+pub enum NextMaster {
+    /// It is made, and takes the place of the present one in this file.
+    InPlace(PathBuf),
+    /// It was made by somebody, who gives it to the daemon at its next start.
+    Given(MasterKey),
+}
+
+/// How far a rotation came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// The epoch that values are carried over to.
+    pub epoch: u32,
+    /// Whether this call began it.
+    pub begun: bool,
+    /// Values carried over by this call.
+    pub done: u64,
+    /// Values that wait.
+    pub left: u64,
+    /// Whether the earlier keys are gone.
+    pub finished: bool,
+}
+
+impl Runtime {
+    /// Does one step of a rotation: goes on with the one that was begun, or begins one if that is asked for.
+    pub async fn rotate_keys(
+        self: &Arc<Self>,
+        who: &Principal,
+        next: Option<NextMaster>,
+        may_begin: bool,
+    ) -> Result<Rotation, ActError> {
+        let this = Arc::clone(self);
+        let effect = async move |store: Arc<Store>, permit| this.step(&store, permit, next, may_begin).await;
+        self.perform(who, RotateKeys {}, effect).await
+    }
+
+    async fn step(
+        self: Arc<Self>,
+        store: &Store,
+        permit: Permit<RotateKeys>,
+        next: Option<NextMaster>,
+        may_begin: bool,
+    ) -> Result<Rotation, StoreError> {
+        let begun = !self.ring.is_rotating();
+        match (begun, next) {
+            (true, _) if !may_begin => {
+                let epoch = self.ring.epoch();
+                return Ok(Rotation { epoch, begun: false, done: 0, left: 0, finished: true });
+            }
+            (true, None) => return Err(StoreError::Unusable(NO_PLACE.into())),
+            (true, Some(next)) => self.change_ring(move |ring, file| begin(ring, file, next)).await?,
+            // Begun and interrupted before the key was in its place.
+            (false, Some(NextMaster::InPlace(present))) => {
+                self.change_ring(move |ring, _| put_in_place(ring, &present)).await?;
+            }
+            (false, None | Some(NextMaster::Given(_))) => {}
+        }
+        let epoch = self.ring.epoch();
+        let carried = store.reseal(permit, epoch, STEP, &Carrier(&self.ring)).await?;
+        let finished = carried.left == 0;
+        if finished {
+            self.change_ring(|ring, file| file.settle(ring).map_err(unusable)).await?;
+        }
+        Ok(Rotation { epoch, begun, done: carried.done, left: carried.left, finished })
+    }
+
+    /// Changes the ring while nothing is being sealed and no copy is being made.
+    async fn change_ring(
+        self: &Arc<Self>,
+        change: impl FnOnce(&KeyRing, &RingFile) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let busy = |_| StoreError::Unusable("a backup is being made; rotate again when it is done".into());
+        let _copying = self.copying.try_write().map_err(busy)?;
+        let _sealing = self.sealing.write().await;
+        let this = Arc::clone(self);
+        let work = tokio::task::spawn_blocking(move || change(&this.ring, &this.ring_file));
+        work.await.unwrap_or_else(|_| {
+            Err(StoreError::Unusable("the rotation was interrupted; run it again".into()))
+        })
+    }
+}
+
+/// The file in which the next master key waits, beside the present one.
+#[must_use]
+pub fn next_file(file: &Path) -> PathBuf {
+    let mut name = OsString::from(file.as_os_str());
+    name.push(".next");
+    name.into()
+}
+
+fn begin(ring: &KeyRing, file: &RingFile, next: NextMaster) -> Result<(), StoreError> {
+    match next {
+        NextMaster::Given(master) => file.turn(ring, &master).map(drop).map_err(unusable),
+        NextMaster::InPlace(present) => {
+            let waiting = next_file(&present);
+            // One that an interrupted rotation left was never used.
+            let master = match create_file(&waiting) {
+                Err(SourceError::Exists(_)) => read_file(&waiting),
+                made => made,
+            };
+            file.turn(ring, &master.map_err(unusable)?).map_err(unusable)?;
+            // A start, or the next step, finds the key waiting if we do not come to this.
+            put_in_place(ring, &present)
+        }
+    }
+}
+
+/// Lets the key that waits take the place of the present one, if the ring is sealed under it.
+fn put_in_place(ring: &KeyRing, present: &Path) -> Result<(), StoreError> {
+    let waiting = next_file(present);
+    match read_file(&waiting).map(|master| KeyRing::new(master).fingerprint()) {
+        Ok(master) if master == ring.master() => replace_file(present, &waiting).map_err(unusable),
+        Ok(_) | Err(SourceError::Missing(_)) => Ok(()),
+        Err(error) => Err(unusable(error)),
+    }
+}
+
+fn unusable(error: impl std::error::Error) -> StoreError {
+    let cause = error.source().map_or_else(String::new, |cause| format!(": {cause}"));
+    StoreError::Unusable(format!("{error}{cause}"))
+}
+
+/// Seals what was sealed under an earlier epoch for the current one.
+struct Carrier<'a>(&'a KeyRing);
+
+impl Reseal for Carrier<'_> {
+    fn secret(&self, old: &SealedSecret) -> Result<Vec<u8>, String> {
+        secret::carry_over(self.0, old)
+    }
+
+    fn seed(&self, user: UserId, old: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        TotpSeed::carry_over(self.0, user, old).map_err(|error| error.to_string())
+    }
+}

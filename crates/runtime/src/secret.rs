@@ -1,0 +1,283 @@
+//! Secrets: kept sealed, listed without their values, lent to one consumer at a time.
+//!
+//! Flow: a value -> sealed for its row -> [`Runtime::add_secret`]; [`Runtime::lease_secret`] opens the one that counts
+//! and lends it; the consumer looks at it by [`Runtime::with_lease`] until it ends.
+//!
+//! Invariants: no use case gives a value to a caller; a value opens only in its row, for its owner, under its name, with
+//! its hosts and its end, so none of those can be changed behind it; what is lent is known to the redactor as long.
+//!
+//! Not here: new keys (`rotation`), who may do it (`access`), where a consumer sends it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError};
+
+use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource};
+use model::{HostPattern, Millis, SecretId, SecretName, SecretOwner, SecretSource, WorktreeId};
+use store::{SealedSecret, SecretRow, Store, StoreError};
+use vault::{KeyRing, LeaseError, LeaseId, Leases, OpenError, Place, SealedRecord, Secret};
+
+use crate::{ActError, Runtime};
+
+/// What the daemon's own environment gives: `PALISADE_SECRET_` and the name.
+const ENVIRONMENT: &str = "PALISADE_SECRET_";
+
+/// A secret to keep.
+#[derive(Clone, Debug)]
+pub struct NewSecret {
+    /// Whose.
+    pub owner: SecretOwner,
+    /// Its name.
+    pub name: SecretName,
+    /// Where it may be sent.
+    pub hosts: Vec<HostPattern>,
+    /// When it ends.
+    pub expires: Option<Millis>,
+    /// Whether one of this name goes.
+    pub replace: bool,
+}
+
+/// Which secrets to list.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    /// Those of one owner.
+    One(SecretOwner),
+    /// Those that could count for the caller, perhaps in a worktree.
+    Counting(Option<WorktreeId>),
+}
+
+/// What is told of a secret.
+#[derive(Clone, Debug)]
+pub struct SecretView {
+    /// Its name.
+    pub name: SecretName,
+    /// Where it comes from.
+    pub source: SecretSource,
+    /// Whether it is the one that counts among those of its name; unknown in the list of one owner.
+    pub effective: Option<bool>,
+    /// Its row, unless it comes from the environment.
+    pub about: Option<SecretRow>,
+}
+
+/// A secret that was lent. The value stays where it is.
+#[derive(Debug)]
+pub struct Lent {
+    /// The lease, for the consumer.
+    pub lease: LeaseId,
+    /// When it ends.
+    pub until: Millis,
+    /// Where the value comes from.
+    pub source: SecretSource,
+    /// Where it may be sent.
+    pub hosts: Vec<HostPattern>,
+}
+
+impl Runtime {
+    /// What there is; values are told by nothing.
+    pub async fn secrets(&self, who: &Principal, whose: Whose) -> Result<Vec<SecretView>, ActError> {
+        let owners = match whose {
+            Whose::One(owner) => vec![owner],
+            Whose::Counting(worktree) => {
+                let worktree = worktree.map(SecretOwner::Worktree);
+                [SecretOwner::User(who.user())].into_iter().chain(worktree).collect()
+            }
+        };
+        let mut all = Vec::new();
+        for owner in owners {
+            let permit = self.look(who, ListSecrets { owner }).await?;
+            all.extend(self.store.list_secrets(permit).await?.into_iter().map(kept));
+        }
+        if let Whose::Counting(_) = whose {
+            // Who may not know what the installation has still sees what is theirs.
+            let action = ListSecrets::ACTION;
+            if self.gate.would_allow(who, action, Resource::Installation).await {
+                let permit = self.look(who, ListSecrets { owner: SecretOwner::Daemon }).await?;
+                all.extend(self.store.list_secrets(permit).await?.into_iter().map(kept));
+                all.extend(given());
+            }
+            all.sort_by(|a, b| (&a.name, a.source).cmp(&(&b.name, b.source)));
+            let mut seen = BTreeSet::new();
+            for one in &mut all {
+                one.effective = Some(seen.insert(one.name.clone()));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Keeps a value, sealed.
+    pub async fn add_secret(
+        self: &Arc<Self>,
+        who: &Principal,
+        new: NewSecret,
+        value: Secret<Vec<u8>>,
+    ) -> Result<SecretRow, ActError> {
+        let secret = SecretId::random();
+        // From the sealing to the commit: a rotation must not let the epoch go meanwhile.
+        let sealing = Arc::clone(&self.sealing).read_owned().await;
+        let place = SecretPlace::new(secret, new.owner, &new.name, &new.hosts, new.expires);
+        let sealed = self.ring.seal_record(&place.place(), value.expose());
+        let sealed = sealed.map_err(|error| StoreError::Unusable(error.to_string()))?;
+        drop(value);
+        let NewSecret { owner, name, hosts, expires, replace } = new;
+        let epoch = sealed.epoch();
+        let sealed = sealed.into_bytes();
+        let act = AddSecret { secret, owner, name, hosts, expires, replace, epoch, sealed };
+        let effect = async move |store: Arc<Store>, permit| {
+            let added = store.add_secret(permit).await;
+            drop(sealing);
+            added
+        };
+        self.perform(who, act, effect).await
+    }
+
+    /// Removes a secret. What was lent of it ends by its own time.
+    pub async fn remove_secret(
+        self: &Arc<Self>,
+        who: &Principal,
+        owner: SecretOwner,
+        name: SecretName,
+    ) -> Result<(), ActError> {
+        let act = RemoveSecret { owner, name };
+        self.perform(who, act, async |store: Arc<Store>, permit| store.remove_secret(permit).await).await
+    }
+
+    /// Lends the secret that counts for the caller to one consumer, which may run for `timeout`: theirs before the
+    /// worktree's before the installation's before the environment's. The value is told by [`Self::with_lease`] alone.
+    pub async fn lease_secret(
+        self: &Arc<Self>,
+        who: &Principal,
+        name: SecretName,
+        worktree: Option<WorktreeId>,
+        consumer: &str,
+        timeout: Millis,
+    ) -> Result<Lent, ActError> {
+        let this = Arc::clone(self);
+        let act = LeaseSecret { user: who.user(), worktree, name, consumer: consumer.to_owned() };
+        let effect = async move |store: Arc<Store>, permit: Permit<LeaseSecret>| {
+            let (name, consumer) = (permit.act().name.clone(), permit.act().consumer.clone());
+            let _sealing = this.sealing.read().await;
+            let (value, source, hosts) = match store.lease_secret(permit).await? {
+                Some(found) => {
+                    let value = open(&this.ring, &found).map_err(|error| {
+                        let owner = found.about.owner;
+                        StoreError::Unusable(format!(
+                            "the secret `{name}` of {owner} cannot be used: {error}"
+                        ))
+                    })?;
+                    (value, found.about.owner.into(), found.about.hosts)
+                }
+                None => {
+                    let value = environment(&name).ok_or(StoreError::Missing("secret"))?;
+                    (value, SecretSource::Environment, Vec::new())
+                }
+            };
+            this.end_old_leases();
+            let _lending = this.lending.lock().unwrap_or_else(PoisonError::into_inner);
+            // Known before it is lent: nothing of it leaves unmasked. One that is too short to be told from
+            // ordinary text cannot be learned, and is lent all the same.
+            if let Err(error) = this.redactor.learn(value.expose()) {
+                tracing::warn!(%error, name = %name, "the redactor does not know the value of a secret that is lent");
+            }
+            let granted = this.leases.grant(&consumer, value, this.clock.now(), timeout);
+            let (lease, until) = granted.map_err(|error| StoreError::Unusable(error.to_string()))?;
+            Ok(Lent { lease, until, source, hosts })
+        };
+        self.perform(who, act, effect).await
+    }
+
+    /// Lets a consumer look at what was lent to it, as long as its time lasts.
+    pub fn with_lease<T>(
+        &self,
+        lease: LeaseId,
+        consumer: &str,
+        look: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, LeaseError> {
+        self.leases.with(lease, consumer, self.clock.now(), look)
+    }
+
+    /// Ends everything that was lent to a consumer, because it is over; says how many that were.
+    pub fn end_leases_of(&self, consumer: &str) -> usize {
+        self.forget(|leases| leases.end_all_of(consumer))
+    }
+
+    /// Ends what was lent for longer than its time.
+    pub(crate) fn end_old_leases(&self) {
+        self.forget(|leases| leases.expire(self.clock.now()));
+    }
+
+    /// Ends some leases; the redactor forgets what nobody has any more.
+    fn forget(&self, end: impl FnOnce(&Leases) -> Vec<Secret<Vec<u8>>>) -> usize {
+        let _lending = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = end(&self.leases);
+        let gone: Vec<&[u8]> = ended
+            .iter()
+            .filter(|value| !self.leases.holds(value))
+            .map(|value| value.expose().as_slice())
+            .collect();
+        if !gone.is_empty() {
+            self.redactor.forget_all(&gone);
+        }
+        ended.len()
+    }
+}
+
+/// Where a secret is sealed for: everything about it that must not change behind its value.
+struct SecretPlace {
+    record: String,
+    owner: String,
+    field: String,
+}
+
+impl SecretPlace {
+    fn new(
+        id: SecretId,
+        owner: SecretOwner,
+        name: &SecretName,
+        hosts: &[HostPattern],
+        expires: Option<Millis>,
+    ) -> Self {
+        // None of these holds a line end.
+        let hosts = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let expires = expires.map_or_else(String::new, |at| at.to_string());
+        Self {
+            record: format!("secrets/{id}"),
+            owner: owner.to_string(),
+            field: format!("value\n{name}\n{hosts}\n{expires}"),
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { record: &self.record, owner: &self.owner, field: &self.field }
+    }
+}
+
+fn place_of(about: &SecretRow) -> SecretPlace {
+    SecretPlace::new(about.id, about.owner, &about.name, &about.hosts, about.expires)
+}
+
+fn open(ring: &KeyRing, found: &SealedSecret) -> Result<Secret<Vec<u8>>, OpenError> {
+    ring.open_record(&place_of(&found.about).place(), &SealedRecord::parse(found.sealed.clone())?)
+}
+
+/// The same value, sealed under the current epoch with another data key.
+pub(crate) fn carry_over(ring: &KeyRing, old: &SealedSecret) -> Result<Vec<u8>, String> {
+    let value = open(ring, old).map_err(|error| error.to_string())?;
+    let sealed = ring.seal_record(&place_of(&old.about).place(), value.expose());
+    sealed.map(SealedRecord::into_bytes).map_err(|error| error.to_string())
+}
+
+fn kept(row: SecretRow) -> SecretView {
+    SecretView { name: row.name.clone(), source: row.owner.into(), effective: None, about: Some(row) }
+}
+
+/// What the environment gives, by name.
+fn given() -> Vec<SecretView> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let names = names.filter_map(|name| name.strip_prefix(ENVIRONMENT)?.parse::<SecretName>().ok());
+    let view = |name| SecretView { name, source: SecretSource::Environment, effective: None, about: None };
+    names.map(view).collect()
+}
+
+fn environment(name: &SecretName) -> Option<Secret<Vec<u8>>> {
+    let value = std::env::var_os(format!("{ENVIRONMENT}{name}"))?;
+    Some(Secret::new(value.into_encoded_bytes()))
+}

@@ -1,0 +1,405 @@
+//! Secrets: sealed in the store, lent by rule, carried over by a rotation.
+
+use std::sync::Arc;
+
+use access::TotpSeed;
+use model::{Role, SecretName, SecretOwner, SecretSource, Tier, WorktreeId};
+use runtime::{ActError, Lent, NewSecret, NextMaster, Rotation, SecretRow, Whose};
+use store::engine::Value;
+use vault::{LeaseError, MasterKey, RingError, SealedRecord, Secret};
+
+use crate::house::{DAY, Dice, House, Kept, MINUTE, SECOND, Someone, on_both_engines, scale};
+
+fn name(text: &str) -> SecretName {
+    text.parse().unwrap()
+}
+
+fn new(owner: SecretOwner, text: &str) -> NewSecret {
+    let hosts = vec!["api.example.org".parse().unwrap(), "*.example.com:443".parse().unwrap()];
+    NewSecret { owner, name: name(text), hosts, expires: None, replace: false }
+}
+
+fn value(text: &str) -> Secret<Vec<u8>> {
+    Secret::new(text.as_bytes().to_vec())
+}
+
+async fn add(house: &House, who: &Someone, owner: SecretOwner, name: &str, text: &str) -> SecretRow {
+    house.runtime.add_secret(&who.who, new(owner, name), value(text)).await.unwrap()
+}
+
+async fn lease(
+    house: &House,
+    who: &Someone,
+    text: &str,
+    worktree: Option<WorktreeId>,
+    consumer: &str,
+) -> Result<Lent, ActError> {
+    house.runtime.lease_secret(&who.who, name(text), worktree, consumer, MINUTE).await
+}
+
+/// What a consumer would be given, by lending it and ending that.
+async fn given(house: &House, who: &Someone, text: &str) -> Result<Vec<u8>, String> {
+    let lent = lease(house, who, text, None, "a probe").await.map_err(|error| error.to_string())?;
+    let read = house.runtime.with_lease(lent.lease, "a probe", <[u8]>::to_vec);
+    assert_eq!(house.runtime.end_leases_of("a probe"), 1);
+    read.map_err(|error| error.to_string())
+}
+
+async fn worktree(house: &House, owner: &Someone, label: &str) -> WorktreeId {
+    let origin = "https://forge.example/a/b".to_owned();
+    let repo = house.runtime.create_repo(&owner.who, label.parse().unwrap(), origin).await.unwrap().id;
+    let act = access::CreateWorktree {
+        worktree: WorktreeId::random(),
+        repo,
+        name: label.parse().unwrap(),
+        about: String::new(),
+        tier: Tier::Session,
+    };
+    house.runtime.create_worktree(&owner.who, act).await.unwrap().id
+}
+
+/// Everything that the store keeps of secrets, as bytes.
+async fn dump(house: &House) -> Vec<u8> {
+    let sql = "SELECT id, owner, name, hosts, created_by, sealed FROM secrets";
+    let mut all = Vec::new();
+    for row in house.behind.rows(sql, &[]).await.unwrap() {
+        for column in 0..5 {
+            all.extend_from_slice(row.text(column).unwrap().as_bytes());
+        }
+        all.extend_from_slice(row.blob(5).unwrap());
+    }
+    all
+}
+
+async fn sec_01_the_store_shows_none_of_thirty_planted_values(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    for n in 0..30 {
+        drop(add(&house, &owner, me, &format!("S_{n}"), &format!("planted-value-{n:04}")).await);
+    }
+    let all = dump(&house).await;
+    assert!(all.len() > 30 * 100, "there is something to look at");
+    for n in 0..30 {
+        let planted = format!("planted-value-{n:04}");
+        assert!(!all.windows(planted.len()).any(|part| part == planted.as_bytes()), "{planted}");
+        assert_eq!(given(&house, &owner, &format!("S_{n}")).await.unwrap(), planted.into_bytes());
+    }
+}
+
+async fn sec_01_whatever_is_changed_behind_a_value_it_does_not_open(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    let expires = Some(1_900_000_000_000);
+    let asked = NewSecret { expires, ..new(me, "A") };
+    let first = house.runtime.add_secret(&owner.who, asked, value("the value of A")).await.unwrap();
+    let second = add(&house, &owner, me, "B", "the value of B").await;
+    let sealed = |id: String| {
+        let house = &house;
+        async move {
+            let row = house.behind.row("SELECT sealed FROM secrets WHERE id = $1", &[id.into()]).await;
+            row.unwrap().unwrap().blob(0).unwrap().to_vec()
+        }
+    };
+    let (one, two) = (sealed(first.id.to_string()).await, sealed(second.id.to_string()).await);
+    let put = |bytes: Vec<u8>| {
+        let (house, id) = (&house, first.id.to_string());
+        async move { house.sql("UPDATE secrets SET sealed = $2 WHERE id = $1", &[id.into(), bytes.into()]).await }
+    };
+    let mut flipped = one.clone();
+    *flipped.get_mut(90).unwrap() ^= 1;
+    for (what, bytes) in [
+        ("flipped", flipped),
+        ("moved from another row", two),
+        ("cut", one.split_last().unwrap().1.to_vec()),
+        (
+            "plain",
+            b"a value that somebody planted, long enough to be taken for a sealed one, which it is not"
+                .to_vec(),
+        ),
+    ] {
+        put(bytes).await;
+        let refused = given(&house, &owner, "A").await.unwrap_err();
+        assert!(refused.contains("the secret `A` of") && !refused.contains("value of"), "{what}: {refused}");
+    }
+    put(one).await;
+    assert_eq!(given(&house, &owner, "A").await.unwrap(), b"the value of A");
+    let id: Value = first.id.to_string().into();
+    for (what, change, back) in [
+        (
+            "hosts",
+            "UPDATE secrets SET hosts = 'evil.example' WHERE id = $1",
+            "UPDATE secrets SET hosts = 'api.example.org *.example.com:443' WHERE id = $1",
+        ),
+        (
+            "its end",
+            "UPDATE secrets SET expires = 1950000000000 WHERE id = $1",
+            "UPDATE secrets SET expires = 1900000000000 WHERE id = $1",
+        ),
+        ("its owner", "UPDATE secrets SET owner = 'daemon' WHERE id = $1", ""),
+    ] {
+        assert_eq!(house.sql(change, std::slice::from_ref(&id)).await, 1);
+        assert!(given(&house, &owner, "A").await.is_err(), "{what}");
+        if !back.is_empty() {
+            house.sql(back, std::slice::from_ref(&id)).await;
+            assert_eq!(given(&house, &owner, "A").await.unwrap(), b"the value of A", "{what}");
+        }
+    }
+    house.sql("UPDATE secrets SET name = 'C' WHERE id = $1", &[second.id.to_string().into()]).await;
+    assert!(given(&house, &owner, "C").await.is_err(), "its name");
+}
+
+async fn sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let (ana, bo) =
+        (house.user(&owner, "ana", Role::Member).await, house.user(&owner, "bo", Role::Member).await);
+    let tree = worktree(&house, &owner, "demo").await;
+    drop(add(&house, &owner, SecretOwner::Daemon, "KEY", "of the daemon").await);
+    drop(add(&house, &owner, SecretOwner::Worktree(tree), "KEY", "of the worktree").await);
+    drop(add(&house, &ana, SecretOwner::User(ana.id), "KEY", "of ana").await);
+    for (who, place, expected, source) in [
+        (&ana, Some(tree), "of ana", SecretSource::User),
+        (&ana, None, "of ana", SecretSource::User),
+        (&bo, Some(tree), "of the worktree", SecretSource::Worktree),
+        (&bo, None, "of the daemon", SecretSource::Daemon),
+    ] {
+        let lent = lease(&house, who, "KEY", place, "run").await.unwrap();
+        assert_eq!(lent.source, source);
+        let read = house.runtime.with_lease(lent.lease, "run", <[u8]>::to_vec).unwrap();
+        assert_eq!(read, expected.as_bytes());
+        let listed = house.runtime.secrets(&who.who, Whose::Counting(place)).await.unwrap();
+        let counts: Vec<_> = listed.iter().filter(|one| one.effective == Some(true)).collect();
+        let counts: Vec<_> = counts.iter().map(|one| one.source).collect();
+        assert_eq!(counts, [source], "the list says the same");
+    }
+    // The second of one name is refused, and nothing changes, unless it is to replace the first.
+    let again =
+        house.runtime.add_secret(&ana.who, new(SecretOwner::User(ana.id), "KEY"), value("another")).await;
+    assert!(again.unwrap_err().to_string().contains("taken"));
+    let replacing = NewSecret { replace: true, ..new(SecretOwner::User(ana.id), "KEY") };
+    drop(house.runtime.add_secret(&ana.who, replacing, value("another")).await.unwrap());
+    assert_eq!(given(&house, &ana, "KEY").await.unwrap(), b"another");
+    // What is whose: bo sees nothing of ana's, and takes nothing of anybody's away.
+    for (owner, is_hidden) in [(SecretOwner::User(ana.id), false), (SecretOwner::Daemon, false)] {
+        let refused = house.runtime.remove_secret(&bo.who, owner, name("KEY")).await.unwrap_err();
+        assert!(matches!(refused, ActError::Denied(_)) && !is_hidden, "{refused}");
+    }
+    assert!(house.runtime.secrets(&bo.who, Whose::One(SecretOwner::User(ana.id))).await.is_err());
+    // Who goes leaves none behind.
+    house.runtime.delete_user(&owner.who, ana.id).await.unwrap();
+    assert_eq!(house.count("SELECT COUNT(*) FROM secrets").await, 2);
+    house.runtime.delete_worktree(&owner.who, tree).await.unwrap();
+    assert_eq!(house.count("SELECT COUNT(*) FROM secrets").await, 1);
+}
+
+async fn sec_06_a_lease_is_for_one_consumer_and_its_time(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "KEY", "a value that is lent").await);
+    let lent = lease(&house, &owner, "KEY", None, "run_a").await.unwrap();
+    assert_eq!(lent.until, 1_800_000_000_000 + MINUTE + 300 * SECOND);
+    assert_eq!(lent.hosts.len(), 2);
+    for n in 0..100 {
+        let tried = house.runtime.with_lease(lent.lease, &format!("run_{n}"), <[u8]>::to_vec);
+        assert_eq!(tried.unwrap_err(), LeaseError::None);
+    }
+    // It is on the record, without its value, and the list says when it was used.
+    assert_eq!((house.entries("secret.lease", "allowed"), house.entries("secret.lease", "done")), (1, 1));
+    let used = house.runtime.secrets(&owner.who, Whose::One(me)).await.unwrap();
+    assert_eq!(used.first().unwrap().about.as_ref().unwrap().used_at, Some(1_800_000_000_000));
+    house.clock.advance(MINUTE + 300 * SECOND - 1);
+    assert_eq!(
+        house.runtime.with_lease(lent.lease, "run_a", <[u8]>::to_vec).unwrap(),
+        b"a value that is lent"
+    );
+    house.clock.advance(1);
+    assert_eq!(house.runtime.with_lease(lent.lease, "run_a", |_| ()).unwrap_err(), LeaseError::None);
+    // A daemon that is started again knows of none.
+    let lent = lease(&house, &owner, "KEY", None, "run_a").await.unwrap();
+    let house = house.again().await;
+    assert_eq!(house.runtime.with_lease(lent.lease, "run_a", |_| ()).unwrap_err(), LeaseError::None);
+}
+
+async fn sec_06_who_may_not_have_it_is_refused_on_the_record(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let (vic, bo) =
+        (house.user(&owner, "vic", Role::Viewer).await, house.user(&owner, "bo", Role::Member).await);
+    let tree = worktree(&house, &owner, "demo").await;
+    drop(add(&house, &owner, SecretOwner::Worktree(tree), "KEY", "of the worktree").await);
+    house.runtime.set_tier(&owner.who, tree, Tier::View).await.unwrap();
+    for (who, place) in
+        [(&vic, None), (&vic, Some(tree)), (&bo, Some(tree)), (&bo, Some(WorktreeId::random()))]
+    {
+        let (head, used) = (house.head(), "SELECT COUNT(*) FROM secrets WHERE used_at IS NOT NULL");
+        let refused = lease(&house, who, "KEY", place, "run").await.unwrap_err();
+        assert!(matches!(refused, ActError::Denied(_)), "{refused}");
+        assert_eq!((house.head(), house.count(used).await), (head + 1, 0), "one entry, and nothing else");
+    }
+    // What is not there, and what is over, is said so.
+    assert!(given(&house, &bo, "ABSENT").await.unwrap_err().contains("no such secret"));
+    let ends = NewSecret { expires: Some(1_800_000_000_000 + DAY), ..new(SecretOwner::User(bo.id), "SHORT") };
+    drop(house.runtime.add_secret(&bo.who, ends, value("for a day")).await.unwrap());
+    assert_eq!(given(&house, &bo, "SHORT").await.unwrap(), b"for a day");
+    house.clock.advance(DAY);
+    let bo = house
+        .someone(&bo.email, house.login(&bo.email, crate::house::PASSWORD, "again").await.unwrap())
+        .await;
+    assert!(given(&house, &bo, "SHORT").await.unwrap_err().contains("has expired"));
+}
+
+/// What is lent leaves nowhere: the ledger masks it in whatever is written down.
+#[tokio::test]
+async fn sec_16_what_is_lent_is_masked_in_the_ledger() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "KEY", "zebra-quilt-marmalade-41").await);
+    drop(lease(&house, &owner, "KEY", None, "run_a").await.unwrap());
+    // A consumer that calls itself by the value.
+    drop(lease(&house, &owner, "KEY", None, "run of zebra-quilt-marmalade-41").await.unwrap());
+    let ledger = house.runtime.gate().ledger();
+    let mut tail = ledger::Tail::new(ledger.dir(), 1);
+    let all = tail.more(ledger.head().seq, 1_000_000).unwrap();
+    let text = format!("{all:?}");
+    assert!(text.contains("run_a") && text.contains("run of ***"), "{text}");
+    assert!(!text.contains("marmalade"));
+}
+
+async fn rotate(house: &House, who: &Someone, next: Option<NextMaster>) -> Rotation {
+    let begins = next.is_some();
+    house.runtime.rotate_keys(&who.who, next, begins).await.unwrap()
+}
+
+fn copy(key: &MasterKey) -> MasterKey {
+    MasterKey::from_hex_or_base64(key.to_base64().expose()).unwrap()
+}
+
+/// Interrupted after every step, with a new start in between, and once more from the beginning.
+async fn sec_04_a_rotation_that_is_interrupted_goes_on(kept: Kept) {
+    let mut house = House::on(kept).await;
+    let mut owner = house.owner().await;
+    let values = scale(1_000, 450);
+    let me = SecretOwner::User(owner.id);
+    for n in 0..values {
+        drop(add(&house, &owner, me, &format!("S_{n}"), &format!("value {n}")).await);
+    }
+    let seed = TotpSeed::random().unwrap();
+    let other = house.user(&owner, "ana", Role::Member).await;
+    let sealed = seed.seal(&house.ring, other.id).unwrap();
+    house
+        .sql("UPDATE users SET totp = $2 WHERE id = $1", &[other.id.to_string().into(), sealed.into()])
+        .await;
+    let mut old = MasterKey::random().unwrap();
+    for round in 2..4 {
+        let master = MasterKey::random().unwrap();
+        let mut step = rotate(&house, &owner, Some(NextMaster::Given(copy(&master)))).await;
+        assert!(step.begun && step.epoch == round && !step.finished, "{step:?}");
+        let mut steps = 1_u32;
+        while !step.finished {
+            // As if killed: the ring is read again from its file, under the new key.
+            assert!(matches!(house.ring_file().open(&old), Err(RingError::OtherMaster { .. })));
+            house = house.again_under(&master).await;
+            let tokens = house.login(&owner.email, crate::house::PASSWORD, &format!("{round} {steps}")).await;
+            owner = house.someone("owner@example.org", tokens.unwrap()).await;
+            let some = Dice(u64::from(steps) + 7).roll(u64::from(values));
+            assert_eq!(
+                given(&house, &owner, &format!("S_{some}")).await.unwrap(),
+                format!("value {some}").into_bytes()
+            );
+            step = rotate(&house, &owner, None).await;
+            assert!(!step.begun);
+            steps += 1;
+        }
+        assert!(steps > 2, "{steps}");
+        house = house.again_under(&master).await;
+        let tokens = house.login(&owner.email, crate::house::PASSWORD, &format!("{round} end")).await;
+        owner = house.someone("owner@example.org", tokens.unwrap()).await;
+        assert!(!house.ring.is_rotating() && house.ring.epoch() == round);
+        // All of them in the full run; lending one is two entries on the disk.
+        for n in (0..values).step_by(if values < 1_000 { 9 } else { 1 }) {
+            assert_eq!(
+                given(&house, &owner, &format!("S_{n}")).await.unwrap(),
+                format!("value {n}").into_bytes()
+            );
+        }
+        let sql = "SELECT sealed FROM secrets UNION ALL SELECT totp FROM users WHERE totp IS NOT NULL";
+        for row in house.behind.rows(sql, &[]).await.unwrap() {
+            assert_eq!(SealedRecord::parse(row.blob(0).unwrap().to_vec()).unwrap().epoch(), round);
+        }
+        let idle = rotate(&house, &owner, None).await;
+        assert!(idle.finished && !idle.begun && idle.epoch == round, "nothing to go on with");
+        old = master;
+    }
+}
+
+/// A value that cannot be opened stops a rotation before anything is lost, and is named.
+async fn sec_04_a_rotation_lets_no_key_go_that_is_needed(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "GOOD", "value").await);
+    let bad = add(&house, &owner, me, "BAD", "value").await;
+    house.sql("UPDATE secrets SET hosts = 'evil.example' WHERE id = $1", &[bad.id.to_string().into()]).await;
+    let next = || Some(NextMaster::Given(MasterKey::random().unwrap()));
+    let refused = house.runtime.rotate_keys(&owner.who, next(), true).await.unwrap_err();
+    assert!(refused.to_string().contains("the secret `BAD` of"), "{refused}");
+    assert!(house.ring.is_rotating());
+    assert_eq!(given(&house, &owner, "GOOD").await.unwrap(), b"value");
+    house.runtime.remove_secret(&owner.who, me, name("BAD")).await.unwrap();
+    let step = rotate(&house, &owner, None).await;
+    assert!(step.finished && step.epoch == 2);
+    assert_eq!(given(&house, &owner, "GOOD").await.unwrap(), b"value");
+    assert!(
+        house
+            .runtime
+            .rotate_keys(&owner.who, None, true)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("--new-key-file")
+    );
+}
+
+/// Values that are added while keys are rotated are not lost with the earlier epoch.
+async fn sec_04_what_is_added_meanwhile_is_kept(kept: Kept) {
+    let house = Arc::new(House::on(kept).await);
+    let owner = Arc::new(house.owner().await);
+    let me = SecretOwner::User(owner.id);
+    let count = scale(200, 20);
+    let adding = {
+        let (house, owner) = (Arc::clone(&house), Arc::clone(&owner));
+        tokio::spawn(async move {
+            for n in 0..count {
+                drop(add(&house, &owner, me, &format!("S_{n}"), &format!("value {n}")).await);
+            }
+        })
+    };
+    while !adding.is_finished() {
+        let next = Some(NextMaster::Given(MasterKey::random().unwrap()));
+        assert!(rotate(&house, &owner, next).await.finished);
+        tokio::task::yield_now().await;
+    }
+    adding.await.unwrap();
+    for n in 0..count {
+        assert_eq!(
+            given(&house, &owner, &format!("S_{n}")).await.unwrap(),
+            format!("value {n}").into_bytes()
+        );
+    }
+    assert!(house.ring.epoch() > 1);
+}
+
+on_both_engines! {
+    sec_01_the_store_shows_none_of_thirty_planted_values,
+    sec_01_whatever_is_changed_behind_a_value_it_does_not_open,
+    sec_04_a_rotation_that_is_interrupted_goes_on,
+    sec_04_a_rotation_lets_no_key_go_that_is_needed,
+    sec_04_what_is_added_meanwhile_is_kept,
+    sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons,
+    sec_06_a_lease_is_for_one_consumer_and_its_time,
+    sec_06_who_may_not_have_it_is_refused_on_the_record,
+}

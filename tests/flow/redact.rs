@@ -1,0 +1,145 @@
+//! `palisade redact`: a filter, and a check for hooks and CI.
+
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+
+use tests::{fed, program};
+
+const TOKEN: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+
+fn palisade(words: &[&str]) -> Command {
+    let mut command = Command::new(program("palisade"));
+    command.args(words).env_clear().env("HOME", "/data/people/ana");
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn sec_12_what_comes_in_leaves_without_secrets() {
+    let input = format!(
+        "token {TOKEN}\n/home/bo/x /data/people/ana/y\n\x1b]52;c;eA==\x07 \x1b[31mred\x1b[0m\nlast ana@example.org"
+    );
+    let output = fed(&mut palisade(&["redact"]), &input);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output), "token ***\n~/x ~/y\n␛]52;c;eA==␇ \x1b[31mred\x1b[0m\nlast ana@example.org");
+    assert!(output.stderr.is_empty());
+    let all = ["redact", "--keep-paths", "--keep-escapes", "--personal"];
+    let output = fed(&mut palisade(&all), &input);
+    assert_eq!(
+        text(&output),
+        "token ***\n/home/bo/x /data/people/ana/y\n\x1b]52;c;eA==\x07 \x1b[31mred\x1b[0m\nlast ***"
+    );
+}
+
+#[test]
+fn sec_12_a_check_tells_places_by_its_exit_code_and_by_line_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dirty, clean) = (folder.path().join("dirty.txt"), folder.path().join("clean.txt"));
+    std::fs::write(&dirty, format!("one\nüber {TOKEN} x\n/home/ana/x\n")).unwrap();
+    std::fs::write(&clean, "commit 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b in /home/ana/x\n").unwrap();
+    let (dirty, clean) = (dirty.to_str().unwrap(), clean.to_str().unwrap());
+
+    let output = palisade(&["redact", "--check", clean]).output().unwrap();
+    assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
+
+    let output = palisade(&["redact", "--check", clean, dirty]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output), format!("{dirty}:2:6: looks like a secret (offset 10, 40 bytes)\n"));
+
+    let output = palisade(&["redact", "--check", "--json", clean, dirty]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let place = serde_json::json!({ "file": dirty, "line": 2, "column": 6, "offset": 10, "length": 40 });
+    assert_eq!(document["result"]["found"], serde_json::json!([place]));
+    assert_eq!((&document["ok"], &document["error"]["code"]), (&false.into(), &"found".into()));
+
+    let output = palisade(&["redact", "--check", "/nowhere/at/all", dirty]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains(":2:6:") && !output.stderr.is_empty());
+
+    let output = fed(&mut palisade(&["redact", "--check"]), &format!("x={TOKEN}"));
+    assert_eq!((output.status.code(), text(&output).contains("-:1:3:")), (Some(1), true));
+    assert!(!text(&output).contains("16C7"));
+}
+
+#[test]
+fn one_json_document_holds_the_text() {
+    let output = fed(&mut palisade(&["redact", "--json"]), &format!("a \"{TOKEN}\"\nü\n"));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["result"], serde_json::json!({ "text": "a \"***\"\nü\n", "masked": 1 }));
+    assert_eq!(document["ok"], true);
+    let mut command = palisade(&["redact", "--json"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"\xff\xfe\x00 \xc3").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["result"]["text"], "\u{fffd}\u{fffd}␀ \u{fffd}");
+}
+
+#[test]
+fn sec_17_patterns_are_added_and_a_bad_one_is_refused_by_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("patterns");
+    std::fs::write(&list, "# ours\nacme-[0-9]+\n\nticket-\\d+\n").unwrap();
+    let list = list.to_str().unwrap();
+    let words = ["redact", "--pattern", "zeta[a-z]", "--patterns", list];
+    let output = fed(&mut palisade(&words), "acme-12 ticket-3 zetax zeta\n");
+    assert_eq!(text(&output), "*** *** *** zeta\n");
+
+    std::fs::write(list, "# ours\nfine\nbroken-text(\n").unwrap();
+    let output = fed(&mut palisade(&words), "acme-12\n");
+    let told = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!((output.status.code(), text(&output).as_str()), (Some(2), ""));
+    assert!(told.contains("line 3") && !told.contains("broken-text"), "{told}");
+    let output = fed(&mut palisade(&["redact", "--pattern", "a", "--pattern", "broken-text("]), "a\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("number 2") && !told.contains("broken-text"), "{told}");
+}
+
+#[test]
+fn a_line_leaves_before_the_input_ends_and_a_reader_that_goes_away_is_no_noise() {
+    let mut command = palisade(&["redact"]);
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    input.write_all(b"first password=hunter2\nsecond").unwrap();
+    let mut line = [0; 19];
+    output.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"first password=***\n");
+    drop(output);
+    // Until the pipe's end is noticed.
+    while input.write_all(&[b'x', b'\n'].repeat(32 * 1024)).is_ok() {}
+    drop(input);
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(1));
+}
+
+#[test]
+fn sec_15_bytes_that_are_no_text_pass_and_memory_stays_small() {
+    let mut command = palisade(&["redact", "--keep-escapes"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let pid = child.id();
+    // One line of 64 MiB without an end, and a secret in it.
+    let part: Vec<u8> = (0..65_536_u32).map(|n| [0_u8, 0xff, b' ', 0x80][n as usize % 4]).collect();
+    let sent = part.clone();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..1024 {
+            input.write_all(&sent).unwrap();
+        }
+        input.write_all(format!(" {TOKEN} ").as_bytes()).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap().trim().to_owned();
+        peak.trim_end_matches(" kB").parse::<u64>().unwrap()
+    });
+    let output = child.wait_with_output().unwrap();
+    let peak = writer.join().unwrap();
+    assert_eq!(output.stdout.len(), 1024 * 65_536 + 5);
+    assert!(output.stdout.ends_with(b" *** ") && output.stdout.starts_with(&part));
+    assert!(peak < 64 * 1024, "{peak} KiB");
+}

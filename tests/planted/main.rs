@@ -1,0 +1,16 @@
+//! SEC-16: secrets of every family, planted in every input of the product, come out nowhere.
+//!
+//! `secrets` makes them, `search` looks for them and for what encoding or cutting makes of them, `daemon` drives the real
+//! daemon by HTTP and by the client, `runs` drives `palisade run`. Nothing here is a secret of anybody.
+//!
+//! What keeps a value by nature, and why that is no leak:
+//! * the argv that a caller typed, in the process that they started and in its forks: only that caller chose it;
+//! * the argv and the `--env` of a sandboxed command: giving them to it is what was asked for;
+//! * files that a caller wrote, among them the profiles and policies given to us here: they are left as they are;
+//! * the name of the directory that a person works in: it is needed to find it again;
+//! * encoded text in a field for text: a person may write any base64, and what was never a secret here is not known as one.
+
+mod daemon;
+mod runs;
+mod search;
+mod secrets;

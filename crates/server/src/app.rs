@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn every_action_is_reached_by_a_route() {
-        for action in access::ACTIONS {
+        // A secret is lent to a session by the daemon itself; nobody asks for one.
+        for action in access::ACTIONS.iter().filter(|action| action.name != "secret.lease") {
             let reached = ROUTES.iter().any(|route| matches!(route.needs, Needs::Action(name) | Needs::Ticket(name) if name == action.name));
             assert!(reached, "{} has no route", action.name);
         }

@@ -68,10 +68,20 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
-    /// Appends `text[from..to]` with the edits, which are in order and within it.
-    fn apply(edits: &[Self], text: &[u8], mut from: usize, to: usize, out: &mut Vec<u8>) {
+    /// Appends `text[from..to]` with the edits, which are in order and within it; notes where something else stands now.
+    fn apply(
+        edits: &[Self],
+        text: &[u8],
+        mut from: usize,
+        to: usize,
+        out: &mut Vec<u8>,
+        places: &mut Vec<usize>,
+    ) {
         for edit in edits {
             out.extend_from_slice(slice(text, from, edit.start));
+            if edit.with != With::Nothing {
+                places.push(out.len());
+            }
             out.extend_from_slice(match edit.with {
                 With::Mark => MARK.as_bytes(),
                 With::Home => b"~/",
@@ -265,24 +275,38 @@ impl Machine {
         out: &mut Vec<u8>,
     ) {
         let begin = out.len();
-        Edit::apply(&self.edits, text, from, to, out);
-        if self.edits.is_empty() || self.is_inside_line {
+        let mut places = Vec::new();
+        Edit::apply(&self.edits, text, from, to, out, &mut places);
+        if self.is_inside_line {
             return;
         }
         for round in 0..=ROUNDS {
-            if !self.again(rules, also, begin, out, round == ROUNDS) {
+            places = self.again(rules, also, begin, out, &places, round == ROUNDS);
+            if places.is_empty() {
                 break;
             }
         }
     }
 
-    /// Searches the lines of `out[begin..]` that hold a mark once more; whether something changed.
-    fn again(&mut self, rules: &Rules, also: &Also, begin: usize, out: &mut Vec<u8>, is_last: bool) -> bool {
+    /// Searches the lines of `out[begin..]` that were changed at these places once more; where they changed again.
+    fn again(
+        &mut self,
+        rules: &Rules,
+        also: &Also,
+        begin: usize,
+        out: &mut Vec<u8>,
+        places: &[usize],
+        is_last: bool,
+    ) -> Vec<usize> {
         let second = self.second.get_or_insert_default();
         let (mut changed, mut copied, mut line) = (Vec::new(), begin, begin);
-        while let Some(mark) = next_mark(also, slice(out, line, out.len())) {
-            let start = line_start(out, line + mark, mark);
-            let end = line_end(out, line + mark);
+        let mut next = Vec::new();
+        for place in places {
+            if *place < line {
+                continue; // In the line that was searched last.
+            }
+            let start = line_start(out, *place, place - line);
+            let end = line_end(out, *place);
             second.begin(None, false);
             let text = slice(out, start, end);
             if second.step(rules, also, text, 0, End::OfText) == Some(text.len()) && !second.edits.is_empty()
@@ -291,25 +315,18 @@ impl Machine {
                 if is_last {
                     changed.extend_from_slice(MARK.as_bytes());
                 } else {
-                    Edit::apply(&second.edits, text, 0, text.len(), &mut changed);
+                    Edit::apply(&second.edits, text, 0, text.len(), &mut changed, &mut next);
                 }
                 copied = end;
             }
             line = end;
         }
-        if copied == begin {
-            return false;
+        if copied > begin {
+            changed.extend_from_slice(slice(out, copied, out.len()));
+            out.truncate(begin);
+            out.append(&mut changed);
         }
-        changed.extend_from_slice(slice(out, copied, out.len()));
-        out.truncate(begin);
-        out.append(&mut changed);
-        true
+        next.iter_mut().for_each(|place| *place += begin);
+        next
     }
-}
-
-/// Where the next line that was changed may be.
-fn next_mark(also: &Also, text: &[u8]) -> Option<usize> {
-    let mark = memchr::memmem::find(text, MARK.as_bytes());
-    let home = also.homes.as_ref().and_then(|_| memchr::memmem::find(text, b"~/"));
-    mark.into_iter().chain(home).min()
 }

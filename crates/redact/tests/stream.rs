@@ -158,6 +158,16 @@ fn adversarial_text_takes_linear_time() {
         "$2b$",
         "secret: ",
         "token\\",
+        "cookie: a ",
+        "x authorization: a ",
+        "-----BEGIN CERTIFICATE-----x",
+        "-----BEGIN CERTIFICATE----- ",
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA-----BEGIN CERTIFICATE-----",
+        "a://",
+        " -u ",
+        "curl -u a",
+        "***",
+        "password=abcdef12",
     ];
     for seed in seeds {
         for (name, newline) in [("one line", ""), ("lines", "\n")] {
@@ -169,6 +179,44 @@ fn adversarial_text_takes_linear_time() {
                 "{seed:?} in {name}: {small:?}, then {large:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_known_value_of_one_letter_takes_linear_time() {
+    for value in ["a".repeat(64 * 1024), "ab".repeat(3000), "a".repeat(20)] {
+        let redactor = Redactor::new();
+        redactor.learn(value.as_bytes()).unwrap();
+        let text = |size: usize| "a".repeat(size);
+        let (small, large) = (time(&redactor, &text(20_000)), time(&redactor, &text(160_000)));
+        assert!(
+            large < small * 24 + Duration::from_millis(200),
+            "{} bytes: {small:?}, then {large:?}",
+            value.len()
+        );
+        // What is longer than a piece has a mark for each.
+        let whole = redactor.scrub(&format!("x{value}y")).into_owned();
+        assert!(
+            whole.len() < 16 && whole.trim_matches(['x', 'y']).bytes().all(|byte| byte == b'*'),
+            "{whole}"
+        );
+    }
+}
+
+#[test]
+fn sec_15_a_token_parted_where_a_long_line_is_cut_is_masked() {
+    let redactor = Redactor::new();
+    // It begins before what is left to the next piece, and is parted after.
+    for at in 59_370..59_400 {
+        let lead = "lorem ipsum ".repeat(6000);
+        let text = format!(
+            "{} ghp_aB3d\u{1b}[1maB3dE6gH9kaB3dE6gH9kaB3dE6gH9kaB {}",
+            &lead[..at - 1],
+            "lorem ipsum ".repeat(800)
+        );
+        let whole = redactor.scrub(&text).into_owned();
+        assert!(!whole.contains("ghp_") && !whole.contains("gH9kaB"), "{at}");
+        assert_eq!(streamed(&redactor, text.as_bytes().chunks(5000)), whole.as_bytes());
     }
 }
 

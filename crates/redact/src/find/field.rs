@@ -24,6 +24,10 @@ pub(super) const WORDS: &[&str] = &[
     "jsessionid",
     "ct.sid",
     "mnemonic",
+    "credential",
+    "pw=",
+    "pw:",
+    "pw\"",
 ];
 
 /// A name is secret if it ends so, in lower case and without `_`, `-` and `.`.
@@ -92,13 +96,43 @@ const PASSES: &[&str] = &[
     "redis", "pg",
 ];
 
+/// What stands before `pw`, or nothing.
+const PWS: &[&str] = &["", "db", "user", "root", "admin", "bind"];
+
+/// Names that mean more than a secret: only what looks drawn by lot is one.
+const VAGUE: &[&str] = &["credential"];
+
+/// Headers that are keys, without `-`. They are so wherever they stand.
+const KEYS: &[&str] =
+    &["xapikey", "xauthtoken", "xauthkey", "apikey", "xgoogapikey", "xopenaikey", "xanthropickey"];
+
+/// What may stand after the name of a secret: which of them it is.
+const WHICH: &[&str] = &[
+    "prod",
+    "production",
+    "prd",
+    "dev",
+    "staging",
+    "stage",
+    "stg",
+    "old",
+    "live",
+    "sandbox",
+    "backup",
+    "primary",
+    "secondary",
+    "qa",
+    "uat",
+    "value",
+];
+
 /// Names whose whole line is the value.
 const HEADERS: &[&str] = &["authorization", "cookie"];
 
 /// Longest part of a name that is looked at before the anchor.
 const REACH: usize = 48;
 /// No secret name goes on this long after its last anchor.
-const TAIL: usize = 12;
+const TAIL: usize = 24;
 /// Most blanks around a separator.
 const BLANKS: usize = 16;
 
@@ -106,7 +140,7 @@ static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 
 pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     // Some anchors hold the sign after the name.
-    let end = end - usize::from(before(text, end) == Some(b'='));
+    let end = end - usize::from(before(text, end).is_some_and(|byte| b"=:\"".contains(&byte)));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
     if tail == TAIL {
         return None;
@@ -123,17 +157,33 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     }
     // The anchor of the last word of a name does the work for the whole name.
     let mut plain = [0; 2 * REACH];
-    let name = normal(slice(text, first, last), &mut plain);
+    let spelled = shortened(slice(text, first, last));
+    let name = normal(spelled, &mut plain);
     let ends = |ending: &&str| name.ends_with(ending.as_bytes());
     if HEADERS.iter().any(ends) {
         return header::find(text, first, last);
     }
     let is_whole = WHOLE.iter().any(|whole| name == whole.as_bytes());
-    let is_pass = is_pass(slice(text, first, last), name);
-    if !(ENDINGS.iter().any(ends) || is_whole || is_pass) {
+    let is_pass = is_pass(spelled, name);
+    let one = name.strip_suffix(b"s").unwrap_or(name);
+    let ends_one = |ending: &&str| one.ends_with(ending.as_bytes());
+    let is_certain = ENDINGS.iter().any(ends) || is_whole || is_pass || is_pw(spelled, name);
+    if !(is_certain || ENDINGS.iter().chain(VAGUE).any(ends_one)) {
         return None;
     }
     let (from, written) = separator(text, first, last)?;
+    // The folder that a shell is in.
+    let is_folder = at(text, from).is_some_and(|byte| b"/~$.".contains(&byte))
+        || slice(text, from + 1, from + 3) == b":\\";
+    if matches!(name, b"pwd" | b"oldpwd") && is_folder {
+        return None;
+    }
+    let is_key =
+        KEYS.iter().any(|key| name == key.as_bytes()) && (spelled.contains(&b'-') || spelled == b"Apikey");
+    let written = match written {
+        Written::Told | Written::Line | Written::Passed if is_key => Written::Header,
+        written => written,
+    };
     if name == b"pass" && matches!(written, Written::Line | Written::Told) && at(text, first) != Some(b'p') {
         return None; // What tests say.
     }
@@ -143,6 +193,8 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let is_other = match name {
         b"auth" | b"sig" => secret.len() < 12 || !mixed(secret),
         _ if is_pass => secret.iter().all(u8::is_ascii_digit),
+        // `tokens: 4096`, `credentials: 'include'`
+        _ if !is_certain => secret.len() < 8 || !mixed(secret) || !secret.iter().any(u8::is_ascii_digit),
         _ => false,
     };
     (!is_other).then_some(hit)
@@ -156,6 +208,29 @@ fn is_pass(written: &[u8], name: &[u8]) -> bool {
     let is_camel = before_pass.is_some_and(|byte| byte.is_ascii_lowercase())
         && at(written, written.len() - 4) == Some(b'P');
     is_part || is_camel || lead.is_empty() || PASSES.iter().any(|word| lead == word.as_bytes())
+}
+
+/// `PW`, `ROOT_PW`, `bindpw`
+fn is_pw(spelled: &[u8], name: &[u8]) -> bool {
+    let is_part = spelled.len().checked_sub(3).and_then(|place| at(spelled, place));
+    let Some(lead) = name.strip_suffix(b"pw") else { return false };
+    is_part.is_some_and(|byte| b"_-.".contains(&byte)) || PWS.iter().any(|word| lead == word.as_bytes())
+}
+
+/// Without a number and without a word that says which: `API_KEY_PROD`, `PASSWORD_1`, `token2`.
+fn shortened(name: &[u8]) -> &[u8] {
+    let numberless = |name: &'_ [u8]| {
+        let digits = name.iter().rev().take(3).take_while(|byte| byte.is_ascii_digit()).count();
+        name.len() - digits
+    };
+    let is_sign = |byte: Option<u8>| byte.is_some_and(|byte| b"_-.".contains(&byte));
+    let short = slice(name, 0, numberless(name));
+    let which = WHICH.iter().find(|word| {
+        let lead = short.len().saturating_sub(word.len());
+        slice(short, lead, short.len()).eq_ignore_ascii_case(word.as_bytes()) && is_sign(before(short, lead))
+    });
+    let short = slice(short, 0, short.len() - which.map_or(0, |word| word.len() + 1));
+    slice(short, 0, numberless(short))
 }
 
 /// Past the rest of an escape in front of the name: `\nname`, `%0Aname`.
@@ -197,7 +272,8 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
         (b'=', Some(b'>')) if !is_quoted && at(text, first).is_some_and(|byte| byte.is_ascii_uppercase()) => {
             return None;
         }
-        (b'=', Some(b'=' | b'>')) | (b':', Some(b'=')) => (sign + 2, Written::Assigned),
+        (b'=', Some(b'=')) => (sign + 2 + usize::from(at(text, sign + 2) == Some(b'=')), Written::Compared),
+        (b'=', Some(b'>')) | (b':', Some(b'=')) => (sign + 2, Written::Assigned),
         // `SECRET`: `secret` explains a word.
         (b':', _)
             if before(text, closed) == Some(b'`')
@@ -217,13 +293,46 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
             (sign + 3, Written::Set)
         }
         (b'>', _) if before(text, first) == Some(b'<') => (sign + 1, Written::Element),
+        // `{"name": "DB_PASSWORD", "value": "…"}`
+        (b',', _) if is_quoted && valued(text, sign + 1).is_some() => (valued(text, sign + 1)?, Written::Set),
+        // `<add key="Password" value="…"/>`
+        (b'v' | b'V', _)
+            if is_quoted
+                && sign > closed
+                && slice(text, sign, sign + 7).eq_ignore_ascii_case(b"value=\"") =>
+        {
+            (sign + 6, Written::Set)
+        }
         // `["--token", "…"]`
         (b',', _) if is_option && is_quoted => (sign + 1, Written::Set),
+        // `Set("X-Api-Key", "…")`, `('Authorization', 'Bearer …')`
+        (b',', _) if is_quoted && is_argument(text, first, sign + 1) => (sign + 1, Written::Passed),
         _ if is_option && sign > closed => (sign, Written::Set),
         _ if sign > closed => return by_blank(text, first, last, sign),
         _ => return None,
     };
     Some((skip_blanks(text, after, BLANKS), written))
+}
+
+/// Where the value stands if `"value":` stands here.
+fn valued(text: &[u8], from: usize) -> Option<usize> {
+    let from = skip_blanks(text, from, BLANKS);
+    let opening = value::Opening::at(text, from)?.start;
+    let end = opening + b"value".len();
+    let is_value = slice(text, opening, end).eq_ignore_ascii_case(b"value");
+    let slashes = slice(text, end, end + 4).iter().take_while(|byte| **byte == b'\\').count();
+    let closed = end + slashes + 1;
+    let is_closed = before(text, closed).is_some_and(|byte| b"\"'".contains(&byte));
+    let colon = skip_blanks(text, closed, BLANKS);
+    (is_value && is_closed && at(text, colon) == Some(b':')).then_some(colon + 1)
+}
+
+/// Whether a quoted name is the first of some values in brackets, and another in quotes follows.
+fn is_argument(text: &[u8], first: usize, from: usize) -> bool {
+    let is_first =
+        first.checked_sub(2).and_then(|place| at(text, place)).is_some_and(|b| b"([{".contains(&b));
+    let next = at(text, skip_blanks(text, from, BLANKS));
+    is_first && next.is_some_and(|byte| b"\"'".contains(&byte))
 }
 
 /// A name, a blank and a value: `ENV API_KEY …`, `login ana password …`, `PASSWORD '…'`, `the password is …`.

@@ -9,7 +9,12 @@ pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     if let Some(opening) = Opening::at(text, from) {
         let body = opening.body();
         let end = body.end(text, opening.start);
-        let is_empty = is_empty(slice(text, opening.start, end));
+        let value = slice(text, opening.start, end.min(opening.start + LOOK));
+        // `["Authorization", "Content-Type"]`
+        if written == Written::Passed && !value.iter().any(|byte| b" =".contains(byte)) {
+            return None;
+        }
+        let is_empty = is_empty(value);
         return (!is_empty).then_some(Hit::of(opening.start, end, body));
     }
     if matches!(written, Written::Element) {
@@ -17,27 +22,28 @@ pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     }
     // Within a quoted string the header ends where the string does: -H 'Authorization: Basic …'
     let quote = before(text, first).filter(|byte| b"\"'`".contains(byte));
-    let end = unquoted_end(text, from, quote);
-    let value = slice(text, from, end).trim_ascii();
+    // Whether it is one is decided by its first bytes; only then is its end looked for.
+    let head = slice(text, 0, from.saturating_add(LOOK));
+    let value = slice(text, from, unquoted_end(head, from, quote)).trim_ascii();
     let is_cookie = at(text, last.saturating_sub(1)).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'e'));
     let is_word = match written {
-        _ if is_cookie => !slice(value, 0, LOOK).contains(&b'='),
+        _ if is_cookie => !value.contains(&b'='),
         // `Authorization: the service decides`
         Written::Told | Written::Keyed => quote.is_none() && !has_scheme(value),
         // `authorization: if … {`
         Written::Line => value.iter().any(|byte| b"{}".contains(byte)) && !has_scheme(value),
+        Written::Compared | Written::Passed | Written::Header => true,
         Written::Set | Written::Assigned | Written::Element => false,
     };
     let is_empty = is_word || is_empty(value);
-    (!is_empty).then_some(Hit::of(from, end, Body::Line))
+    (!is_empty).then(|| Hit::of(from, unquoted_end(text, from, quote), Body::Line))
 }
 
-/// How much of a cookie is looked at.
-const LOOK: usize = 1024;
+/// How much of a value is looked at.
+const LOOK: usize = 256;
 
 /// A reference, or a scheme and then one: `Bearer $TOKEN`.
 fn is_empty(value: &[u8]) -> bool {
-    let value = slice(value, 0, LOOK);
     let scheme = value.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
     let rest = slice(value, scheme, value.len()).trim_ascii_start();
     is_harmless(value) || (scheme > 0 && rest.len() < value.len() - scheme && is_harmless(rest))

@@ -23,11 +23,6 @@ pub(super) fn basic(text: &[u8], start: usize, end: usize) -> Option<Hit> {
 
 /// What follows `-u` or `--user` of a program that takes a password there.
 pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
-    let lead = slice(text, line_start(text, start, REACH), start);
-    let takes = |name: &[u8]| lead.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name));
-    if !(takes(b"curl") || takes(b"wget") || takes(b"http")) {
-        return None;
-    }
     let quote = slice(text, end, end + 1).first().copied().filter(|byte| b"\"'".contains(byte));
     let from = end + usize::from(quote.is_some());
     let word = slice(text, from, from + LOOK);
@@ -36,5 +31,12 @@ pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let word = slice(word, 0, word.iter().position(is_over).unwrap_or(word.len()));
     let colon = word.iter().position(|byte| *byte == b':')?;
     let secret = slice(word, colon + 1, word.len());
-    (!is_harmless(secret)).then(|| Hit::ended(from + colon + 1, from + word.len()))
+    let lead = slice(text, line_start(text, start, REACH), start);
+    let takes = |name: &[u8]| lead.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name));
+    if is_harmless(secret) || !(takes(b"curl") || takes(b"wget") || takes(b"http")) {
+        return None;
+    }
+    let body = quote.map_or(Body::Word, |quote| Body::Quoted { quote, escapes: 0 });
+    let first = from + colon + 1;
+    Some(Hit::of(first, body.end(text, first), body))
 }

@@ -2,7 +2,9 @@
 //! characters that look drawn by lot.
 //!
 //! Invariants, which keep the time linear: a finder that finds nothing has looked at a bounded number of
-//! bytes around its anchor; what a finder found is not searched again. No finder looks past a newline.
+//! bytes around its anchor, or at none past the next sign that would stop it there again (a quote, an anchor of its
+//! own kind); what a finder found is not searched again; lines of a certificate are read once. No finder looks past
+//! a newline, but for the lines of a block.
 
 mod anchors;
 mod field;
@@ -22,7 +24,7 @@ pub(crate) use home::Homes;
 pub(crate) use random::RUN;
 pub(crate) use unseen::Seen;
 
-use crate::bytes::{ByteSet, at, before, line_end, skip_blanks, slice};
+use crate::bytes::{ByteSet, at, before, line_end, skip_blanks, slice, stands_before};
 use crate::machine::Carry;
 use anchors::Anchors;
 
@@ -106,7 +108,8 @@ fn quoted_end(text: &[u8], from: usize, quote: u8, escapes: usize) -> usize {
         let closes = if escapes == 0 { backslashes % 2 == 0 } else { backslashes <= escapes };
         match byte {
             b'\n' => return place,
-            byte if byte == quote && closes => match reopened(text, place, quote) {
+            byte if byte == quote && closes => match reopened(text, place, quote) * usize::from(escapes == 0)
+            {
                 0 => return place - backslashes.min(place - from).min(escapes),
                 length => place += length,
             },
@@ -119,7 +122,13 @@ fn quoted_end(text: &[u8], from: usize, quote: u8, escapes: usize) -> usize {
 }
 
 /// A shell's way to write a quote within quotes: `'it'\''s'`, `'it'"'"'s'`. How many bytes follow the first one.
+/// Others write it twice: `'it''s'`; three close a text that three opened.
 fn reopened(text: &[u8], place: usize, quote: u8) -> usize {
+    if at(text, place + 1) == Some(quote)
+        && at(text, place + 2).is_some_and(|byte| byte.is_ascii_alphanumeric())
+    {
+        return 1;
+    }
     if quote != b'\'' {
         return 0;
     }
@@ -142,6 +151,7 @@ enum Kind {
     After,
     Sql,
     Pem,
+    PemUrl,
     KeyBody,
     Unseen,
     Home,
@@ -164,6 +174,10 @@ pub(crate) struct Finds {
 impl Finds {
     /// Notes the lines of a certificate that go on or begin here.
     fn public(&mut self, text: &[u8], from: usize, mut block: pem::Block) {
+        // Lines are read once, however many first lines stand among them.
+        if self.quiet.last().is_some_and(|(start, end)| *start <= from && from < *end) {
+            return;
+        }
         let end = match block.end(text, from) {
             pem::Rest::Ends(end) => end,
             pem::Rest::GoesOn => {
@@ -210,6 +224,7 @@ pub(crate) fn families(
     carry: &mut Carry,
     finds: &mut Finds,
 ) {
+    finds.has_unseen |= unseen::is_rare_within_word(text, from);
     loop {
         let resumed = resume(text, from, carry);
         if resumed > from {
@@ -259,7 +274,14 @@ fn until_block(
     let mut anchors = Anchors::new(text, from);
     while let Some((start, end, kind)) = anchors.next() {
         if start >= limit {
-            break;
+            // What begins before may be parted by what stands after.
+            if matches!(kind, Kind::Unseen) && unseen::is_within_word(text, start) {
+                finds.has_unseen = true;
+            }
+            if finds.has_unseen {
+                break;
+            }
+            continue;
         }
         if last.0 <= start && start < last.1 {
             anchors.skip_to(last.1.min(limit));
@@ -274,6 +296,7 @@ fn until_block(
             Kind::Sql => value::find(text, start, end - 1, value::Written::Set),
             Kind::Field => field::find(text, start, end),
             Kind::Url => url::find(text, start, end),
+            Kind::PemUrl => pem::url(text, start, end),
             Kind::KeyBody => pem::body(text, start),
             Kind::Unseen => {
                 finds.has_unseen |= unseen::is_within_word(text, start);
@@ -349,7 +372,15 @@ fn begins_word(text: &[u8], start: usize) -> bool {
     let is_percent = back(3) == Some(b'%')
         && previous.is_ascii_hexdigit()
         && back(2).is_some_and(|b| b.is_ascii_hexdigit());
-    is_json_escape || is_percent || (previous == b'm' && follows_colour(text, start - 1))
+    // `\u0022`, `\x22`
+    let is_hex = |n: usize| slice(text, start - n, start).iter().all(u8::is_ascii_hexdigit);
+    let is_unicode = stands_before(text, start.saturating_sub(4), b"\\u") && is_hex(4);
+    let is_byte = stands_before(text, start.saturating_sub(2), b"\\x") && is_hex(2);
+    is_json_escape
+        || is_unicode
+        || is_byte
+        || is_percent
+        || (previous == b'm' && follows_colour(text, start - 1))
 }
 
 /// Whether the bytes before `m` are a terminal colour sequence, such as `ESC [ 1 ; 31`.

@@ -11,11 +11,22 @@ const DASHES: &[u8] = b"-----";
 const LABEL: usize = 64;
 /// A line that is at least this long is no last line.
 const FULL: usize = 40;
+/// Shortest lines that a key is written in, all alike but the last.
+const NARROW: usize = 16;
+/// How many signs of the alphabet may be taken for indentation.
+const SIGNED: usize = 2;
 /// How much of a line is looked at.
 const LOOK: usize = 128;
+/// Most bytes before a first line that are remembered.
+const LEAD: usize = 96;
+/// How much longer or shorter they may be elsewhere: numbers of lines grow.
+const SLACK: usize = 6;
+/// Most signs after a first line that a program has there.
+const SIGNS: usize = 16;
 
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=");
 static INLINE: ByteSet = ByteSet::alphanumeric_and(b"+/= \t\r\\:,-");
+static URL: ByteSet = ByteSet::alphanumeric_and(b"+/=%-_.");
 const PUBLIC: [&[u8]; 6] =
     [b"CERTIFICATE", b"PUBLIC KEY", b"SIGNATURE", b"SIGNED MESSAGE", b"PARAMETERS", b"CRL"];
 
@@ -24,6 +35,12 @@ const PUBLIC: [&[u8]; 6] =
 pub(crate) struct Block {
     /// The last line was short, so only an end line can follow.
     is_over: bool,
+    /// How long the first line of the key was, once it was seen.
+    width: usize,
+    /// Something beside blanks follows the first line, as in a program: a line of the key must come next.
+    is_doubtful: bool,
+    /// How many bytes stand before the first line: as many, or nearly, stand before the others.
+    lead: usize,
 }
 
 pub(super) enum Found {
@@ -52,25 +69,53 @@ pub(super) fn find(text: &[u8], start: usize, label: usize) -> Option<Found> {
         return None;
     }
     let body = label + length + DASHES.len();
-    if PUBLIC.iter().any(|public| position(name, public).is_some()) {
-        return Some(match slice(text, body, body + 1) {
-            [] | [b'\n' | b'\r' | b' '] => Found::Public(line_end(text, body) + 1, Block { is_over: false }),
-            _ => Found::PublicInline(inline(text, start, body).end),
-        });
-    }
     let blanks =
         slice(text, body, text.len()).iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
-    if matches!(at(text, body + blanks), None | Some(b'\n')) {
-        let hit = Hit::ended(start, body);
-        return Some(Found::Block(hit, Block { is_over: false }));
+    let after = body + blanks;
+    let lead = start - line_start(text, start, LEAD);
+    let block = Block { is_over: false, width: 0, is_doubtful: false, lead };
+    if PUBLIC.iter().any(|public| position(name, public).is_some()) {
+        return Some(match at(text, after) {
+            None | Some(b'\n') => Found::Public(after + 1, block),
+            Some(_) => Found::PublicInline(inline(text, start, body, Stop::AtNext).end),
+        });
     }
-    Some(Found::Inline(inline(text, start, body)))
+    if matches!(at(text, after), None | Some(b'\n')) {
+        return Some(Found::Block(Hit::ended(start, body), block));
+    }
+    // `"-----BEGIN PRIVATE KEY-----\n" +`
+    let signs =
+        slice(text, body, body + SIGNS).iter().position(|byte| !b" \t\r\\nr\"'`,;+|)\x1b[0m".contains(byte));
+    let close = body + signs.unwrap_or(SIGNS);
+    if at(text, close) == Some(b'\n') {
+        return Some(Found::Block(Hit::ended(start, body), Block { is_doubtful: true, ..block }));
+    }
+    Some(Found::Inline(inline(text, start, body, Stop::AtEnd)))
+}
+
+/// As URLs write it: `-----BEGIN%20PRIVATE%20KEY-----%0A…`.
+pub(super) fn url(text: &[u8], start: usize, label: usize) -> Option<Hit> {
+    let window = slice(text, label, label + LABEL);
+    let name = window.get(..position(window, DASHES)?)?;
+    let is_private = position(name, b"PRIVATE").is_some() && name.iter().all(|byte| URL.has(*byte));
+    is_private.then(|| Hit::of(start, URL.run(text, label), Body::Of(&URL)))
+}
+
+/// What a key in one line ends at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    AtEnd,
+    /// Or where the next begins, which is looked at for itself.
+    AtNext,
 }
 
 /// All in one line: to the end mark, else to whatever cannot be in a key with its newlines written out.
-fn inline(text: &[u8], start: usize, body: usize) -> Hit {
+fn inline(text: &[u8], start: usize, body: usize, stop: Stop) -> Hit {
     let mut end = body;
     while at(text, end).is_some_and(|byte| INLINE.has(byte)) {
+        if stop == Stop::AtNext && slice(text, end, end + BEGIN.len()) == BEGIN.as_bytes() {
+            break;
+        }
         if slice(text, end, end + END.len()) == END {
             let after = end + END.len();
             let close = position(slice(text, after, line_end(slice(text, 0, after + LABEL), after)), DASHES);
@@ -96,58 +141,116 @@ impl Block {
         while from < text.len() {
             let end = line_end(text, from);
             let line = slice(text, from, end);
-            if let Some(after) = closing(line) {
+            if let Some(after) = closing(line).filter(|_| !self.is_doubtful) {
                 let is_rest_blank = slice(line, after, line.len()).iter().all(u8::is_ascii_whitespace);
                 return Rest::Ends(if is_rest_blank { (end + 1).min(text.len()) } else { from + after });
             }
-            match classify(line) {
+            match self.classify(line) {
                 Line::Full if !self.is_over => {}
-                Line::Short if !self.is_over => self.is_over = true,
-                Line::Header => {}
-                Line::Full | Line::Short | Line::Other => return Rest::Ends(from),
+                Line::Short(length) if !self.is_over && !self.is_doubtful => {
+                    self.is_over = length < NARROW || length.abs_diff(self.width) > SIGNED;
+                }
+                Line::Header if !self.is_doubtful => {}
+                Line::Full | Line::Short(_) | Line::Header | Line::Other => return Rest::Ends(from),
             }
+            self.is_doubtful = false;
             from = (end + 1).min(text.len());
         }
         Rest::GoesOn
+    }
+
+    /// What a line is, perhaps with as much before it as stood before the first line.
+    fn classify(&mut self, line: &[u8]) -> Line {
+        let is_prefixed = self.lead > 0;
+        let whole = slice(line, 0, LOOK + 2 * LEAD);
+        let line = match kind(slice(whole, 0, LOOK), self.width > 0) {
+            Line::Other if is_prefixed => {
+                let bare = unclosed(whole);
+                let run = bare.iter().rev().take_while(|byte| BASE64.has(**byte) || **byte == b'*').count();
+                if (bare.len() - run).abs_diff(self.lead) <= SLACK {
+                    kind(slice(bare, bare.len() - run, bare.len()), true)
+                } else if slice(whole, 0, self.lead + SLACK).len() >= whole.trim_ascii_end().len() && run < 2
+                {
+                    Line::Header // An empty line, with what stands before all.
+                } else {
+                    kind(slice(whole, self.lead, whole.len()), self.width > 0)
+                }
+            }
+            line => line,
+        };
+        if self.width == 0 {
+            self.width = match line {
+                Line::Full => FULL,
+                Line::Short(length) => length,
+                Line::Header | Line::Other => 0,
+            };
+        }
+        line
     }
 }
 
 enum Line {
     Full,
-    Short,
+    /// Of so many bytes.
+    Short(usize),
     Header,
     Other,
 }
 
-fn classify(line: &[u8]) -> Line {
-    let line = unprefixed(slice(line, 0, LOOK));
+fn kind(line: &[u8], has_begun: bool) -> Line {
+    let line = unprefixed(line);
     if line.is_empty()
         || [&b"Proc-Type:"[..], b"DEK-Info:", b"Version:", b"Comment:"].iter().any(|h| line.starts_with(h))
+        || (!has_begun && is_header(line))
     {
         return Line::Header;
     }
     // A cut key in a string ends with its quote.
-    let quotes = line.iter().rev().take_while(|byte| b"\"'`,;".contains(byte)).count();
-    let line = slice(line, 0, line.len() - quotes);
+    let line = unclosed(line);
     // A mark stands where something was masked already.
     if line.is_empty() || !line.iter().all(|byte| BASE64.has(*byte) || *byte == b'*') {
         return Line::Other;
     }
-    if line.len() >= FULL { Line::Full } else { Line::Short }
+    if line.len() >= FULL { Line::Full } else { Line::Short(line.len()) }
+}
+
+/// `Name: value`
+fn is_header(line: &[u8]) -> bool {
+    let name = line.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
+    line.first().is_some_and(u8::is_ascii_uppercase) && slice(line, name, name + 2) == b": "
+}
+
+/// Without what closes a string, a cell or a colour, and without a line break that is written out.
+fn unclosed(line: &[u8]) -> &[u8] {
+    let bare = |line: &[u8]| {
+        let signs = line.iter().rev().take_while(|byte| b"\"'`,; \t\r|)".contains(byte)).count();
+        line.len() - signs
+    };
+    let mut line = slice(line, 0, bare(line));
+    // `…\n" +`; a plus with no quote before it is of the key.
+    if let Some(rest) = line.strip_suffix(b"+").filter(|rest| bare(rest) < rest.len()) {
+        line = slice(rest, 0, bare(rest));
+    }
+    for end in [&b"\x1b[0m"[..], b"\\n", b"\\r", b"\\"] {
+        line = line.strip_suffix(end).unwrap_or(line);
+    }
+    line
 }
 
 /// Without indentation and quotation signs in front and blanks behind.
 fn unprefixed(line: &[u8]) -> &[u8] {
     let lead = line
         .iter()
-        .take_while(|byte| matches!(byte, b' ' | b'\t' | b'>' | b'|' | b'#' | b'*' | b'-' | b'+'))
+        .take_while(|byte| {
+            matches!(byte, b' ' | b'\t' | b'>' | b'|' | b'#' | b'*' | b'-' | b'+' | b'"' | b'\'')
+        })
         .count();
     line.get(lead..).unwrap_or_default().trim_ascii_end()
 }
 
 /// Where the end mark of a line ends.
 fn closing(line: &[u8]) -> Option<usize> {
-    let line = slice(line, 0, LOOK);
+    let line = slice(line, 0, LOOK + LEAD);
     let after = position(line, END)? + END.len();
     let close = position(slice(line, after, line.len()), DASHES)?;
     Some(after + close + DASHES.len())

@@ -214,8 +214,14 @@ fn mixed_hex(run: &[u8]) -> bool {
 /// Nothing beside it makes it a part of something else: an id with its kind in front, a part of a path or a file name.
 fn stands_alone(text: &[u8], start: usize, end: usize) -> bool {
     let is_other = |byte: Option<u8>| byte.is_some_and(|byte| b".@#~%$\\".contains(&byte) || byte >= 0x80);
-    !is_other(before(text, start))
-        && !is_other(at(text, end).filter(|byte| *byte != b'.' && *byte != b'\\'))
+    // Signs beyond ASCII, such as quotes, arrows and lines of tables, part words as ours do: U+2000 to U+2BFF.
+    let is_sign = |first: Option<u8>, second: Option<u8>| {
+        first == Some(0xe2) && second.is_some_and(|byte| (0x80..=0xaf).contains(&byte))
+    };
+    let back = |n: usize| start.checked_sub(n).and_then(|place| at(text, place));
+    let (begins, ends) = (is_sign(back(3), back(2)), is_sign(at(text, end), at(text, end + 1)));
+    (begins || !is_other(before(text, start)))
+        && (ends || !is_other(at(text, end).filter(|byte| *byte != b'.' && *byte != b'\\')))
         && !is_followed_by_name(text, end)
 }
 
@@ -322,13 +328,22 @@ fn is_random(text: &[u8], run: &[u8], start: usize, end: usize) -> bool {
     } else if look.slashes > 0 {
         let is_aws = length == 40 && look.others == run.iter().filter(|byte| b"+/".contains(byte)).count();
         let enough = if is_aws { 28 } else { 40 };
-        length >= 32 && at(run, 0) != Some(b'/') && of(look.changes) >= enough && of(look.spoken) <= 25
+        // A path begins with a slash, and so does one key of 64.
+        let may_begin = at(run, 0) != Some(b'/') || (is_aws && is_lone(text, start, end));
+        length >= 32 && may_begin && of(look.changes) >= enough && of(look.spoken) <= 25
     } else {
         // A short one must not read like `Chacha20Poly1305Aead`.
         of(look.changes) >= 35 && of(look.spoken) <= 25 && (length >= 32 || of(look.titled) <= 55)
     };
     // More separators than lot would give.
     is_key && look.others * 6 <= length && is_varied(run)
+}
+
+/// Between blanks, quotes or signs of a query: no part of a longer path.
+fn is_lone(text: &[u8], start: usize, end: usize) -> bool {
+    let is_border =
+        |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_whitespace() || b"\"'`=&,;:".contains(&byte));
+    is_border(before(text, start)) && is_border(at(text, end))
 }
 
 fn counts(run: &[u8]) -> [u16; 128] {

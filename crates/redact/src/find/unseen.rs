@@ -13,7 +13,14 @@ static PARAMETER: ByteSet = ByteSet::of(b"0123456789;:");
 /// How many bytes of something that cannot be seen stand here.
 fn unseen(text: &[u8], start: usize) -> usize {
     match slice(text, start, start + 3) {
-        [0xe2, 0x80, 0x8b..=0x8f] | [0xe2, 0x81, 0xa0..=0xa4] | [0xef, 0xbb, 0xbf] => 3,
+        [0xe2, 0x80, 0x8b..=0x8f | 0xa8..=0xae] // Marks of direction, breaks of lines.
+        | [0xe2, 0x81, 0xa0..=0xa9]
+        | [0xe1, 0xa0, 0x8e]
+        | [0xef, 0xb8, 0x80..=0x8f] // Variants.
+        | [0xef, 0xbb, 0xbf] => 3,
+        [0xc2, 0xad, ..] | [0xcd, 0x8f, ..] => 2,
+        // Tags.
+        [0xf3, 0xa0, 0x80 | 0x81] if at(text, start + 3).is_some_and(|byte| (0x80..=0xbf).contains(&byte)) => 4,
         [0x1b, b'[', _] => {
             let end = PARAMETER.run(slice(text, 0, start + LONGEST), start + 2);
             if matches!(at(text, end), Some(b'm' | b'K')) { end + 1 - start } else { 0 }
@@ -41,6 +48,12 @@ pub(super) fn is_within_word(text: &[u8], start: usize) -> bool {
         && before(text, start).is_some_and(|byte| WITHIN.has(byte) || byte >= 0x80)
 }
 
+/// Whether a word is parted by one of those that no anchor tells of: two bytes are too few for one, tags too many.
+pub(super) fn is_rare_within_word(text: &[u8], from: usize) -> bool {
+    memchr::memchr3_iter(0xc2, 0xcd, 0xf3, slice(text, from, text.len()))
+        .any(|offset| is_within_word(text, from + offset))
+}
+
 /// A text without what cannot be seen.
 #[derive(Default)]
 pub(crate) struct Seen {
@@ -59,7 +72,7 @@ impl Seen {
             if place <= from {
                 begin = self.text.len();
             }
-            let length = if byte == 0x1b || byte >= 0xe2 { unseen(text, place) } else { 0 };
+            let length = if byte == 0x1b || byte >= 0xc2 { unseen(text, place) } else { 0 };
             if length == 0 {
                 self.text.push(byte);
                 self.places.push(place);

@@ -14,7 +14,11 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let window = slice(text, end, end + LOOK);
     let is_over =
         |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>".contains(byte);
-    let word = window.get(..window.iter().position(is_over).unwrap_or(window.len()))?;
+    // The next address is looked at for itself.
+    let is_next = |place: usize| slice(window, place, place + 3) == b"://";
+    let over =
+        window.iter().enumerate().position(|(place, byte)| is_over(byte) || *byte == b':' && is_next(place));
+    let word = window.get(..over.unwrap_or(window.len()))?;
     let authority = word.get(..word.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(word.len()))?;
     let colon = authority.iter().position(|byte| *byte == b':');
     let at_sign = authority.iter().rposition(|byte| *byte == b'@');

@@ -12,6 +12,12 @@ pub(super) enum Written {
     Keyed,
     /// `name = value`: a value, or code.
     Assigned,
+    /// `name == value`: code, or a value in quotes.
+    Compared,
+    /// `f("name", "value")`: a value, or another name.
+    Passed,
+    /// `Name-Of-Header: value`, wherever it stands.
+    Header,
     /// `name: value` where a line begins: a value, or a sentence.
     Line,
     /// `… name: value` within a line: a sentence, or a value.
@@ -35,6 +41,10 @@ impl Opening {
         let from = if has_prefix && is_quote(at(text, from + 1)).is_some() { from + 1 } else { from };
         let escapes = slice(text, from, from + 8).iter().take_while(|byte| **byte == b'\\').count();
         let quote = is_quote(at(text, from + escapes))?;
+        let three = [quote; 3];
+        if escapes == 0 && slice(text, from, from + 3) == three && at(text, from + 3) != Some(quote) {
+            return Some(Self { start: from + 3, quote, escapes });
+        }
         Some(Self { start: from + escapes + 1, quote, escapes })
     }
 
@@ -52,11 +62,27 @@ static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 /// `first` is where the name begins, `from` where the value does.
 pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
     if let Some(opening) = Opening::at(text, from).filter(|_| written != Written::Element) {
+        // `ask("Password: ")?`: the quote closes a string that the name stands in.
+        if at(text, opening.start).is_some_and(|byte| b"),;]".contains(&byte)) {
+            return None;
+        }
         let body = opening.body();
         let end = body.end(text, opening.start);
-        // `ask("Password: ")?`: the quote closes a string that the name stands in.
-        let is_close = at(text, opening.start).is_some_and(|byte| b"),;]".contains(&byte));
-        let is_secret = !is_close && !is_harmless(slice(text, opening.start, end));
+        let value = slice(text, opening.start, end);
+        // `event.key === 'Enter'`
+        let head = slice(value, 0, LOOK);
+        let is_word = match written {
+            Written::Compared => !looks_random(head),
+            Written::Passed => !looks_random(head) || head.contains(&b' '),
+            Written::Header => is_header(head),
+            _ => false,
+        };
+        let is_secret = !is_word && !is_harmless(value);
+        let goes_on = written == Written::Set && at(text, end + 1).is_some_and(|b| b.is_ascii_alphanumeric());
+        if is_secret && goes_on && at(text, end).is_some_and(|byte| b"\"'".contains(&byte)) {
+            // A shell's word is not over at the quote. The mark takes its first quote along: it has no last one.
+            return Some(Hit::of(from, word_end(text, end + 1, b""), Body::Word));
+        }
         return is_secret.then_some(Hit::of(opening.start, end, body));
     }
     let head = slice(text, from, from + LOOK);
@@ -79,6 +105,10 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
     }
     let is_secret = match written {
         Written::Set | Written::Element => true,
+        Written::Compared | Written::Passed => false,
+        Written::Header => {
+            (word.len() >= 8 || looks_random(word) || begins_line(text, first)) && !is_code(word)
+        }
         Written::Assigned => {
             !(is_code(word) || is_constant(word) || is_declared(text, first) && is_identifier(word))
         }
@@ -99,6 +129,12 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
         word_end(text, from, word)
     };
     (end > from && !is_harmless(slice(text, from, end))).then_some(Hit::of(from, end, body))
+}
+
+/// The name of another header: `Content-Type`, `x-request-id`.
+fn is_header(value: &[u8]) -> bool {
+    value.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b'-')
+        && (value.contains(&b'-') || value.first().is_some_and(u8::is_ascii_uppercase))
 }
 
 /// `password=password`, `token=this.token`: a name in place of a value.
@@ -192,7 +228,10 @@ fn word_end(text: &[u8], from: usize, word: &[u8]) -> usize {
     for (offset, byte) in slice(text, start, text.len()).iter().enumerate() {
         let end = start + offset;
         match byte {
+            b' ' if before(text, end) == Some(b'\\') && at(text, end + 1).is_some_and(|b| b > b' ') => {}
             byte if byte.is_ascii_whitespace() => return unclosed(text, start, end),
+            // A shell goes on: `abc'def'ghi`, `abc\ def`
+            b'"' | b'\'' if at(text, end + 1).is_some_and(|next| next.is_ascii_alphanumeric()) => {}
             b'"' | b'\'' | b'`' | b'<' => return unclosed(text, start, end),
             b'\\' if at(text, end + 1).is_some_and(|next| b"nrt\"'".contains(&next)) => {
                 return unclosed(text, start, end);
@@ -225,7 +264,7 @@ fn another_follows(text: &[u8], from: usize) -> bool {
 /// Whether only indentation, list signs and opening brackets stand before this in its line.
 pub(super) fn begins_line(text: &[u8], first: usize) -> bool {
     let lead = slice(text, first.saturating_sub(LOOK), first);
-    let signs = lead.iter().rev().take_while(|byte| b" \t-{,+>|#*\"'".contains(byte)).count();
+    let signs = lead.iter().rev().take_while(|byte| b" \t-{,+<>|#*\"'".contains(byte)).count();
     match lead.len().checked_sub(signs + 1).and_then(|at| lead.get(at)) {
         None => first <= LOOK && signs == lead.len(),
         Some(byte) => *byte == b'\n' || *byte == b'\r',

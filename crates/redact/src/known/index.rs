@@ -7,6 +7,8 @@
 //! Invariant: whether something is found does not depend on where the search began. So a piece counts only if it holds a
 //! whole window.
 
+use std::collections::HashMap;
+
 use zeroize::Zeroizing;
 
 use super::forms::Form;
@@ -18,6 +20,8 @@ const PIECE: usize = 20;
 const APART: usize = 24;
 /// The more, the fewer places are looked up and the more entries there are.
 const MOST_STRIDE: usize = 16;
+/// Most windows of one text that hold the same bytes.
+const MOST_ALIKE: usize = 4;
 /// More entries would not stay close to the processor.
 const MOST_ENTRIES: usize = 200_000;
 
@@ -141,6 +145,7 @@ impl Index {
             let Ok(number) = u32::try_from(number) else { break };
             let hashes: Vec<u64> =
                 (0..text.bytes.len()).filter_map(|place| self.hash_at(&text.bytes, place)).collect();
+            let mut alike: HashMap<&[u8], usize> = HashMap::new();
             let mut part = 0;
             while part + span <= text.bytes.len() {
                 // Text after the last whole part belongs to it.
@@ -151,6 +156,13 @@ impl Index {
                     window.map(|hash| u64::from(common.get(slot(*hash)).copied().unwrap_or(0))).sum()
                 };
                 let Some(window) = (part..=last).min_by_key(|window| shared(*window)) else { break };
+                part = if is_last { text.bytes.len() } else { part + APART };
+                // What is there many times over is found by those before.
+                let times = alike.entry(slice(&text.bytes, window, window + span)).or_insert(0);
+                *times += 1;
+                if *times > MOST_ALIKE {
+                    continue;
+                }
                 for (offset, hash) in hashes.iter().enumerate().skip(window).take(self.stride) {
                     let narrowed = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                     entries.push((
@@ -163,7 +175,6 @@ impl Index {
                         },
                     ));
                 }
-                part = if is_last { text.bytes.len() } else { part + APART };
             }
         }
         entries
@@ -195,12 +206,13 @@ impl Index {
 
     /// Tells every occurrence in `text[from..]`.
     pub(super) fn find(&self, text: &[u8], from: usize, read: Read, tell: &mut impl FnMut(usize, usize)) {
+        let mut told = (0, 0);
         // Two loops, so that each is a few instructions.
         if self.width == 8 {
             let mut place = from;
             while let Some(hash) = wide(text, place) {
                 if self.may_have(hash) {
-                    self.compare(text, place, hash, read, tell);
+                    self.compare(text, (place, hash), read, &mut told, tell);
                 }
                 place += self.stride;
             }
@@ -208,7 +220,7 @@ impl Index {
             let mut place = from;
             while let Some(hash) = narrow(text, place) {
                 if self.may_have(hash) {
-                    self.compare(text, place, hash, read, tell);
+                    self.compare(text, (place, hash), read, &mut told, tell);
                 }
                 place += self.stride;
             }
@@ -221,7 +233,14 @@ impl Index {
     }
 
     #[cold]
-    fn compare(&self, text: &[u8], place: usize, hash: u64, read: Read, tell: &mut impl FnMut(usize, usize)) {
+    fn compare(
+        &self,
+        text: &[u8],
+        (place, hash): (usize, u64),
+        read: Read,
+        told: &mut (usize, usize),
+        tell: &mut impl FnMut(usize, usize),
+    ) {
         let bucket = usize::try_from(hash >> self.starts_shift).unwrap_or(0);
         let bounds = (self.starts.get(bucket), self.starts.get(bucket + 1));
         let (Some(first), Some(last)) = bounds else { return };
@@ -236,24 +255,41 @@ impl Index {
                 continue;
             }
             let (offset, window) = (widened(entry.offset), widened(entry.window));
+            // All that this could tell was told: `aaaa…` is found everywhere in `aaaa…`.
+            let most = (place + wanted.bytes.len() - offset).min(text.len());
+            if told.0 <= place.saturating_sub(offset) && most <= told.1 {
+                continue;
+            }
             let after =
                 same(slice(text, place, text.len()), slice(&wanted.bytes, offset, wanted.bytes.len()));
             let before = same_back(slice(text, 0, place), slice(&wanted.bytes, 0, offset));
             let is_whole = before == offset && after == wanted.bytes.len() - offset;
             let holds = offset - before <= window && offset + after >= window + self.stride + self.width - 1;
             if is_whole || (holds && before + after >= PIECE) {
-                tell(place - before, place + after);
+                let (start, end) = (place - before, place + after);
+                tell(start, end);
+                let touches = start <= told.1 && told.0 <= end;
+                *told = if touches { (told.0.min(start), told.1.max(end)) } else { (start, end) };
             }
         }
     }
 }
 
+/// Bytes that are compared at once.
+const BLOCK: usize = 64;
+
 /// How many bytes are the same from the front.
 fn same(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+    let blocks = a.chunks_exact(BLOCK).zip(b.chunks_exact(BLOCK)).take_while(|(a, b)| a == b).count();
+    let done = blocks * BLOCK;
+    let (a, b) = (slice(a, done, a.len()), slice(b, done, b.len()));
+    done + a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// How many bytes are the same from the back.
 fn same_back(a: &[u8], b: &[u8]) -> usize {
-    a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
+    let blocks = a.rchunks_exact(BLOCK).zip(b.rchunks_exact(BLOCK)).take_while(|(a, b)| a == b).count();
+    let done = blocks * BLOCK;
+    let (a, b) = (slice(a, 0, a.len() - done), slice(b, 0, b.len() - done));
+    done + a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count()
 }

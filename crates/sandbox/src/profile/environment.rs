@@ -43,10 +43,13 @@ const STEERS: &[&str] = &[
     "GIT_CONFIG*", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_ASKPASS", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR",
     "GIT_PROXY_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR",
     "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE",
+    "GIT_PAGER", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR",
     "GIT_ATTR_SOURCE", "GIT_REPLACE_REF_BASE", "GIT_ALLOW_PROTOCOL", "GIT_SSL_NO_VERIFY",
     // Programs that others start: askers, viewers, wrappers of compilers.
     "SSH_ASKPASS", "SUDO_ASKPASS", "LESSOPEN", "LESSCLOSE", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER",
-    "CARGO_BUILD_RUSTC*",
+    "CARGO_BUILD_RUSTC*", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS",
+    // Where programs look for their settings, some of which name programs.
+    "XDG_CONFIG_HOME",
 ];
 
 /// Names that hold a credential, or say where one is. They end a program's search for one, so they stay out as the
@@ -97,6 +100,9 @@ const TELLING_ALONE: &[&str] = &[
     "PASS", "PWD", "PW", "AUTH", "OAUTH", "PAT", "DSN", "SESSION", "SESSIONS", "PRIVATE", "PIN", "OTP", "TOTP", "SALT",
     "BEARER", "LOGIN", "MNEMONIC", "CONNSTR", "SID",
 ];
+
+/// Words that end in `PASS` and mean something else.
+const PASSES: &[&str] = &["COMPASS", "BYPASS", "SURPASS", "TRESPASS", "OVERPASS", "UNDERPASS"];
 
 /// Variables that name a file of certificates.
 #[rustfmt::skip]
@@ -196,8 +202,13 @@ fn listed(list: &[&str], name: &str) -> bool {
     })
 }
 
+/// A number says which one it is: `PASSWORD1`.
 fn tells(part: &str) -> bool {
-    TELLING.iter().any(|word| ends(part, word))
+    let part = part.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_pass = ends(part, "PASS") && !PASSES.iter().any(|word| ends(part, word));
+    is_pass
+        || ends(part, "PW")
+        || TELLING.iter().any(|word| ends(part, word))
         || TELLING_ALONE.iter().any(|word| word.eq_ignore_ascii_case(part))
 }
 
@@ -209,4 +220,29 @@ fn ends(text: &str, with: &str) -> bool {
     let from = text.len().checked_sub(with.len());
     from.and_then(|from| text.as_bytes().get(from..))
         .is_some_and(|end| end.eq_ignore_ascii_case(with.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_withheld, steers};
+
+    #[test]
+    fn sec_09_names_of_credentials_stay_out_and_others_do_not() {
+        for name in ["DBPASS", "PASSWORD1", "DB_PASSWORD2", "LDAP_BINDPW", "SMTP2_USERPASS", "APIKEY3"] {
+            assert!(is_withheld(name), "{name}");
+        }
+        for name in ["COMPASS", "BYPASS_CACHE", "PASSENGERS", "LANG", "EDITOR", "TERM", "PATTERN2"] {
+            assert!(!is_withheld(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_choose_programs_and_their_settings_steer() {
+        for name in ["GIT_PAGER", "GIT_EDITOR", "XDG_CONFIG_HOME", "RUSTC", "RUSTFLAGS", "git_pager"] {
+            assert!(steers(name), "{name}");
+        }
+        for name in ["PAGER", "EDITOR", "RUST_LOG", "XDG_CACHE_HOME", "GIT_AUTHOR_NAME"] {
+            assert!(!steers(name), "{name}");
+        }
+    }
 }

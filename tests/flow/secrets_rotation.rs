@@ -239,6 +239,7 @@ fn sec_04_a_key_from_elsewhere_is_named_and_given_at_the_next_start() {
         palisade(&host, &client, &["secret", "rotate", "--new-key-file", file.to_str().unwrap()], "");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && said.contains("before its next start"), "{output:?}");
+    assert!(said.contains("The first master key of this installation stays the root"), "{said}");
     host.stop();
 
     let mut stale = with(&old).in_folder(&place).stopped();

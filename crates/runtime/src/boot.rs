@@ -137,6 +137,8 @@ pub struct Runtime {
     pub(crate) ring_file: RingFile,
     /// Held while something is sealed and until it is committed: a rotation waits for it.
     pub(crate) sealing: Arc<RwLock<()>>,
+    /// Held for a whole step of a rotation.
+    pub(crate) rotating: tokio::sync::Mutex<()>,
     /// Held while a copy of everything is made: its ring and its rows belong together.
     pub(crate) copying: RwLock<()>,
 }
@@ -268,6 +270,7 @@ impl Runtime {
             lending: std::sync::Mutex::default(),
             ring_file: ring_file(&boot.data),
             sealing: Arc::default(),
+            rotating: tokio::sync::Mutex::default(),
             copying: RwLock::default(),
         }))
     }

@@ -5,7 +5,8 @@
 //! begins where the disk says the last one ended: whoever is interrupted, anywhere, calls again.
 //!
 //! Invariants: at every moment the ring opens under exactly one master, and every value under the ring; what is sealed
-//! for the earlier epoch is committed before the new one begins; the epoch goes only when nothing needs it.
+//! for the earlier epoch is committed before the new one begins; the epoch goes only when nothing needs it; one step is
+//! done at a time, from the look at the ring to the end of the earlier epoch.
 //!
 //! Not here: the ring's file (`vault`), rows (`store`).
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use access::{Permit, Principal, RotateKeys, TotpSeed};
 use model::UserId;
 use store::{Reseal, SealedSecret, Store, StoreError};
-use vault::source::{SourceError, create_file, read_file, replace_file};
+use vault::source::{SourceError, create_file, read_file, replace_file, replaceable};
 use vault::{KeyRing, MasterKey, RingFile};
 
 use crate::{ActError, Runtime, secret};
@@ -28,6 +29,13 @@ const STEP: i64 = 200;
 const NO_PLACE: &str = "the master key does not come from a file that the daemon could replace; make one with \
     `openssl rand -base64 32` in a file of mode 0600, name it with --new-key-file, and give it to the daemon \
     from its next start on";
+
+/// What is said to the second of two that rotate at once.
+const UNDER_WAY: &str = "a rotation is under way; run it again when that one is done";
+
+/// What is said to whoever goes on with another new master key than it was begun with.
+const OTHER_KEY: &str = "a rotation to another new master key is not finished, and the one that was named is not used; \
+    finish it without --new-key-file, then rotate again";
 
 /// Where a new master key comes from.
 #[derive(Debug)]
@@ -73,6 +81,7 @@ impl Runtime {
         next: Option<NextMaster>,
         may_begin: bool,
     ) -> Result<Rotation, StoreError> {
+        let _turn = self.rotating.try_lock().map_err(|_| StoreError::Unusable(UNDER_WAY.into()))?;
         let begun = !self.ring.is_rotating();
         match (begun, next) {
             (true, _) if !may_begin => {
@@ -85,13 +94,18 @@ impl Runtime {
             (false, Some(NextMaster::InPlace(present))) => {
                 self.change_ring(move |ring, _| put_in_place(ring, &present)).await?;
             }
-            (false, None | Some(NextMaster::Given(_))) => {}
+            (false, Some(NextMaster::Given(master))) => {
+                if KeyRing::new(master).fingerprint() != self.ring.master() {
+                    return Err(StoreError::Unusable(OTHER_KEY.into()));
+                }
+            }
+            (false, None) => {}
         }
         let epoch = self.ring.epoch();
         let carried = store.reseal(permit, epoch, STEP, &Carrier(&self.ring)).await?;
         let finished = carried.left == 0;
         if finished {
-            self.change_ring(|ring, file| file.settle(ring).map_err(unusable)).await?;
+            self.change_ring(move |ring, file| file.settle(ring, epoch).map_err(unusable)).await?;
         }
         Ok(Rotation { epoch, begun, done: carried.done, left: carried.left, finished })
     }
@@ -124,6 +138,8 @@ fn begin(ring: &KeyRing, file: &RingFile, next: NextMaster) -> Result<(), StoreE
     match next {
         NextMaster::Given(master) => file.turn(ring, &master).map(drop).map_err(unusable),
         NextMaster::InPlace(present) => {
+            // Before the ring needs it: a key that cannot come to its place is one that the next start does not find.
+            replaceable(&present).map_err(unusable)?;
             let waiting = next_file(&present);
             // One that an interrupted rotation left was never used.
             let master = match create_file(&waiting) {

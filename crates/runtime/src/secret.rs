@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 
 use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource};
 use model::{HostPattern, Millis, SecretId, SecretName, SecretOwner, SecretSource, WorktreeId};
+use redact::LearnError;
 use store::{SealedSecret, SecretRow, Store, StoreError};
 use vault::{KeyRing, LeaseError, LeaseId, Leases, OpenError, Place, SealedRecord, Secret};
 
@@ -173,12 +174,21 @@ impl Runtime {
             this.end_old_leases();
             let _lending = this.lending.lock().unwrap_or_else(PoisonError::into_inner);
             // Known before it is lent: nothing of it leaves unmasked. One that is too short to be told from
-            // ordinary text cannot be learned, and is lent all the same.
-            if let Err(error) = this.redactor.learn(value.expose()) {
-                tracing::warn!(%error, name = %name, "the redactor does not know the value of a secret that is lent");
+            // ordinary text, or too long, is never learned, and is lent all the same.
+            let learned = Secret::new(value.expose().clone());
+            match this.redactor.learn(learned.expose()) {
+                Ok(()) => {}
+                Err(error @ LearnError::TooMany) => return Err(StoreError::Unusable(error.to_string())),
+                Err(error @ (LearnError::TooShort | LearnError::TooLong)) => {
+                    tracing::warn!(%error, name = %name, "the redactor does not know the value of a secret that is lent");
+                }
             }
-            let granted = this.leases.grant(&consumer, value, this.clock.now(), timeout);
-            let (lease, until) = granted.map_err(|error| StoreError::Unusable(error.to_string()))?;
+            let now = this.clock.steady();
+            let (lease, end) = this.leases.grant(&consumer, value, now, timeout).map_err(|error| {
+                this.redactor.forget(learned.expose());
+                StoreError::Unusable(error.to_string())
+            })?;
+            let until = this.clock.now().saturating_add(end.saturating_sub(now));
             Ok(Lent { lease, until, source, hosts })
         };
         self.perform(who, act, effect).await
@@ -191,7 +201,7 @@ impl Runtime {
         consumer: &str,
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, LeaseError> {
-        self.leases.with(lease, consumer, self.clock.now(), look)
+        self.leases.with(lease, consumer, self.clock.steady(), look)
     }
 
     /// Ends everything that was lent to a consumer, because it is over; says how many that were.
@@ -201,18 +211,15 @@ impl Runtime {
 
     /// Ends what was lent for longer than its time.
     pub(crate) fn end_old_leases(&self) {
-        self.forget(|leases| leases.expire(self.clock.now()));
+        self.forget(|leases| leases.expire(self.clock.steady()));
     }
 
-    /// Ends some leases; the redactor forgets what nobody has any more.
+    /// Ends some leases. Each was learned once and is forgotten once: the redactor counts, and knows a value as long as
+    /// anybody has it.
     fn forget(&self, end: impl FnOnce(&Leases) -> Vec<Secret<Vec<u8>>>) -> usize {
         let _lending = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = end(&self.leases);
-        let gone: Vec<&[u8]> = ended
-            .iter()
-            .filter(|value| !self.leases.holds(value))
-            .map(|value| value.expose().as_slice())
-            .collect();
+        let gone: Vec<&[u8]> = ended.iter().map(|value| value.expose().as_slice()).collect();
         if !gone.is_empty() {
             self.redactor.forget_all(&gone);
         }

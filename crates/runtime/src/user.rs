@@ -9,6 +9,7 @@ use access::{
 };
 use model::{DisplayName, Email, Role, UserId};
 use store::{Store, StoreError, User};
+use tokio::sync::OwnedRwLockReadGuard;
 use vault::Secret;
 
 use crate::{ActError, Page, Runtime};
@@ -219,11 +220,16 @@ impl Runtime {
     ) -> Result<(), AccountError> {
         self.prove(who, ChangeTotp::ACTION, proof).await?;
         // Until it is committed: a rotation must not let its epoch go meanwhile.
-        let _sealing = self.sealing.read().await;
+        let sealing = Arc::clone(&self.sealing).read_owned().await;
         let step = TotpSeed::open(&self.ring, who.user(), sealed.clone())
             .and_then(|seed| seed.step_of(code, self.clock.now()));
-        match step {
-            Some(step) => Ok(self.change_totp(who, Some(sealed), step).await?),
+        // It was offered before: a rotation that was begun since has carried the seeds over without it.
+        let current = TotpSeed::carry_over(&self.ring, who.user(), &sealed).ok();
+        match step.zip(current) {
+            Some((step, current)) => {
+                let sealed = current.unwrap_or(sealed);
+                Ok(self.change_totp(who, Some(sealed), step, Some(sealing)).await?)
+            }
             None => {
                 self.refuse_malformed(who, ChangeTotp::ACTION, "the code does not fit the seed").await;
                 Err(AuthError::Invalid.into())
@@ -238,7 +244,7 @@ impl Runtime {
         proof: Proof<'_>,
     ) -> Result<(), AccountError> {
         self.prove(who, ChangeTotp::ACTION, proof).await?;
-        Ok(self.change_totp(who, None, 0).await?)
+        Ok(self.change_totp(who, None, 0, None).await?)
     }
 
     async fn change_totp(
@@ -246,8 +252,15 @@ impl Runtime {
         who: &Principal,
         sealed_seed: Option<Vec<u8>>,
         used_step: i64,
+        sealing: Option<OwnedRwLockReadGuard<()>>,
     ) -> Result<(), ActError> {
         let act = ChangeTotp { user: who.user(), sealed_seed, used_step };
-        self.perform(who, act, async |store: Arc<Store>, permit| store.change_totp(permit).await).await
+        // The guard goes with the effect, which goes on when the caller does not wait for it.
+        let effect = async move |store: Arc<Store>, permit| {
+            let changed = store.change_totp(permit).await;
+            drop(sealing);
+            changed
+        };
+        self.perform(who, act, effect).await
     }
 }

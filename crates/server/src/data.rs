@@ -205,7 +205,11 @@ pub(crate) fn key_ring(
         if waiting.exists()
             && let Ok(ring) = file.open(&read_file(&waiting)?)
         {
-            replace_file(&present, &waiting)?;
+            // Where it waits, the next start finds it too.
+            if let Err(error) = replace_file(&present, &waiting) {
+                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                tracing::warn!(%error, cause, waiting = %waiting.display(), "the new master key is not in its place; put it there");
+            }
             return Ok(ring);
         }
     }

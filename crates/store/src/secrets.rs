@@ -206,8 +206,10 @@ async fn reseal_seeds(tx: &mut Tx, seal: &dyn Reseal) -> Result<u64, StoreError>
             ))
         })?;
         if let Some(sealed) = sealed {
-            let sql = "UPDATE users SET totp = $2 WHERE id = $1 AND totp IS NOT NULL";
-            done += tx.exec(sql, &[user.to_string().into(), sealed.into()]).await?;
+            // One that was changed meanwhile is of the current epoch, and stays.
+            let sql = "UPDATE users SET totp = $2 WHERE id = $1 AND totp = $3";
+            let old = row.blob(1)?.to_vec();
+            done += tx.exec(sql, &[user.to_string().into(), sealed.into(), old.into()]).await?;
         }
     }
     Ok(done)

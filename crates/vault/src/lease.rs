@@ -1,8 +1,8 @@
 //! Lends values that were opened: each to one consumer, for a short time, and wiped when that is over.
 //!
 //! Invariants: a lease is known by its consumer and by nobody else, and who asks for another's learns not even that there
-//! is one; its time is the consumer's own and [`LEASE_GRACE`] more, by a clock that the caller brings and that never goes
-//! back here; whatever way it ends, the memory is wiped. Leases live in memory only: they end with the process.
+//! is one; its time is the consumer's own and [`LEASE_GRACE`] more, by a clock that the caller brings, which nobody can
+//! set, and which never goes back here; whatever way it ends, the memory is wiped. Leases live in memory only: they end with the process.
 //!
 //! Not here: who may have which secret (`access`), what is on the record (`runtime`).
 
@@ -130,12 +130,6 @@ impl Leases {
     pub fn expire(&self, now: i64) -> Vec<Secret<Vec<u8>>> {
         let now = self.book().at(now);
         self.take(|held| held.until <= now)
-    }
-
-    /// Whether this very value is lent to anybody.
-    #[must_use]
-    pub fn holds(&self, value: &Secret<Vec<u8>>) -> bool {
-        self.book().held.values().any(|held| held.value.matches(value.expose()))
     }
 
     /// How many are lent now.

@@ -3,19 +3,23 @@
 //! Flow: [`RingFile::create`] or [`RingFile::open`] -> [`KeyRing`]; [`RingFile::turn`] gives it a new master and a new
 //! epoch, and [`RingFile::settle`] lets the earlier epochs go.
 //!
-//! Invariants: the file is ours alone and is replaced as a whole, durably, before the ring in memory is what it says; a
-//! wrong master key changes nothing. After `turn` the earlier master opens nothing, after `settle` no key opens what was
-//! sealed in earlier epochs.
+//! Invariants: the file is ours alone and is replaced as a whole, durably, before the ring in memory is what it says; what
+//! cannot be made durable is put back. A wrong master key changes nothing. After `turn` the earlier master does not open
+//! the file, after `settle` no key opens what was sealed in earlier epochs. The root stays: where the first master was the
+//! root itself (a ring that had no file before its first `turn`), that master still derives what hangs on the root, with
+//! no file at all.
 //!
-//! Not here: carrying records over, which lies between the two (`runtime`).
+//! Not here: carrying records over, which lies between the two, and that only one rotation is under way (`runtime`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
 use zeroize::Zeroizing;
 
 use crate::ring::{EpochKey, Epochs};
@@ -29,7 +33,11 @@ const PLACE: Place<'static> = Place { record: "keyring", owner: "installation", 
 
 /// Where a ring is kept.
 #[derive(Clone, Debug)]
-pub struct RingFile(PathBuf);
+pub struct RingFile {
+    path: PathBuf,
+    /// Makes the folder's names durable; a test lets it fail.
+    sync: fn(&OwnedFd) -> rustix::io::Result<()>,
+}
 
 /// Why a ring was not read or not written.
 #[derive(Debug, thiserror::Error)]
@@ -54,6 +62,9 @@ pub enum RingError {
     /// A rotation is under way.
     #[error("an earlier rotation is not finished; run it to its end first")]
     Unfinished,
+    /// Another rotation was begun.
+    #[error("keys are at epoch {0} by now: another rotation was begun; run it to its end")]
+    OtherEpoch(u32),
     /// The new master key is the present one.
     #[error("the new master key is the present one; make another with `openssl rand -base64 32`")]
     SameMaster,
@@ -66,19 +77,19 @@ impl RingFile {
     /// The file at this path; it need not be there.
     #[must_use]
     pub fn at(path: PathBuf) -> Self {
-        Self(path)
+        Self { path, sync: |folder| rustix::fs::fsync(folder) }
     }
 
     /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// Whether there is anything at this path.
     #[must_use]
     pub fn exists(&self) -> bool {
-        self.0.symlink_metadata().is_ok()
+        self.path.symlink_metadata().is_ok()
     }
 
     /// Makes a new ring, with a random root, and keeps it.
@@ -87,12 +98,12 @@ impl RingFile {
     /// [`RingError`]; then there is no new file. One that is there already is kept.
     pub fn create(&self, master: &MasterKey) -> Result<KeyRing, RingError> {
         if self.exists() {
-            return Err(SourceError::Exists(self.0.clone()).into());
+            return Err(SourceError::Exists(self.path.clone()).into());
         }
         let origin = MasterKey::random().map_err(SealError::from)?;
         let epochs = Epochs { current: 1, keys: BTreeMap::from([(1, fresh()?)]), wrap: None, kept: None };
         let ring = KeyRing::of(origin, epochs);
-        self.keep(&ring, wrap_of(master)?, 1)?;
+        self.keep(&ring, wrap_of(master)?, 1, None)?;
         Ok(ring)
     }
 
@@ -101,7 +112,7 @@ impl RingFile {
     /// # Errors
     /// [`RingError`]; nothing was changed.
     pub fn open(&self, master: &MasterKey) -> Result<KeyRing, RingError> {
-        Self::read(&read_private(&self.0, MAX_FILE)?, master)
+        Self::read(&read_private(&self.path, MAX_FILE)?, master)
     }
 
     /// Reads a ring from the bytes of such a file.
@@ -126,7 +137,7 @@ impl RingFile {
     /// # Errors
     /// [`SourceError`]; then nothing was changed.
     pub fn put(&self, bytes: &[u8]) -> Result<(), SourceError> {
-        replace(&self.0, bytes)
+        self.replace(bytes)
     }
 
     /// Gives the ring a new master and a new epoch, in one step: from here on the earlier master opens nothing, and new
@@ -143,52 +154,77 @@ impl RingFile {
             return Err(RingError::SameMaster);
         }
         let epoch = ring.epoch().checked_add(1).ok_or(RingError::Damaged)?;
-        let key = fresh()?;
-        let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
-        epochs.keys.insert(epoch, key);
-        drop(epochs);
-        // Known before it is kept, and not used before: what fails here leaves a key that nothing was sealed under.
-        let kept = self.keep(ring, wrap, epoch);
-        if kept.is_err() {
-            let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
-            epochs.keys.remove(&epoch);
-        }
-        kept.map(|()| epoch)
+        self.keep(ring, wrap, epoch, Some(fresh()?))?;
+        Ok(epoch)
     }
 
-    /// Lets every epoch before the current one go: what is still sealed under them opens never again.
+    /// Lets every epoch before this one, which must be the current one, go: what is still sealed under them opens never
+    /// again.
     ///
     /// # Errors
     /// [`RingError`]; then they are still there.
-    pub fn settle(&self, ring: &KeyRing) -> Result<(), RingError> {
-        let (current, wrap) = {
+    pub fn settle(&self, ring: &KeyRing, epoch: u32) -> Result<(), RingError> {
+        let (wrap, plain) = {
             let epochs = ring.read_epochs();
+            if epochs.current != epoch {
+                return Err(RingError::OtherEpoch(epochs.current));
+            }
             let wrap = epochs.wrap.as_ref().ok_or(RingError::Damaged)?;
-            (epochs.current, wrap_of(&wrap.origin)?)
-        };
-        let plain = {
-            let epochs = ring.read_epochs();
-            let last = epochs.keys.iter().filter(|(number, _)| **number == current);
-            written(ring, current, last)?
+            let last = epochs.keys.iter().filter(|(number, _)| **number == epoch);
+            (wrap_of(&wrap.origin)?, written(ring, epoch, last)?)
         };
         let bytes = sealed(&wrap, &plain)?;
-        replace(&self.0, &bytes)?;
+        self.replace(&bytes)?;
         let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
-        epochs.keys.retain(|number, _| *number == current);
+        epochs.keys.retain(|number, _| *number == epoch);
         epochs.kept = Some(bytes);
         Ok(())
     }
 
     /// Writes the ring with all its epochs, of which `current` is the one in use, and then uses it so.
-    fn keep(&self, ring: &KeyRing, wrap: KeyRing, current: u32) -> Result<(), RingError> {
-        let plain = written(ring, current, ring.read_epochs().keys.iter())?;
+    fn keep(
+        &self,
+        ring: &KeyRing,
+        wrap: KeyRing,
+        current: u32,
+        new: Option<EpochKey>,
+    ) -> Result<(), RingError> {
+        let plain = {
+            let epochs = ring.read_epochs();
+            written(ring, current, epochs.keys.iter().chain(new.iter().map(|key| (&current, key))))?
+        };
         let bytes = sealed(&wrap, &plain)?;
-        replace(&self.0, &bytes)?;
+        self.replace(&bytes)?;
         let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
+        epochs.keys.extend(new.map(|key| (current, key)));
         epochs.current = current;
         epochs.wrap = Some(Box::new(wrap));
         epochs.kept = Some(bytes);
         Ok(())
+    }
+
+    /// Writes beside the file, makes it durable, and puts it in the file's place. What cannot be made durable there is
+    /// put back: whoever is told of a failure goes on with what was there before, and so does the next start.
+    fn replace(&self, bytes: &[u8]) -> Result<(), SourceError> {
+        let path = &self.path;
+        let failed = |cause: rustix::io::Errno| SourceError::Io { path: path.clone(), cause: cause.into() };
+        let name = path.file_name().ok_or_else(|| SourceError::NotAFile(path.clone()))?;
+        let folder = closed_folder(path.parent().unwrap_or(Path::new(".")))?;
+        let before = match read_private(path, MAX_FILE) {
+            Ok(before) => Some(before),
+            Err(SourceError::Missing(_)) => None,
+            Err(error) => return Err(error),
+        };
+        put(&folder, name, bytes).map_err(|cause| SourceError::Io { path: path.clone(), cause })?;
+        let Err(cause) = (self.sync)(&folder) else { return Ok(()) };
+        let back = match before {
+            Some(before) => put(&folder, name, &before),
+            None => rustix::fs::unlinkat(&folder, name, AtFlags::empty()).map_err(Into::into),
+        };
+        back.map_err(|cause| SourceError::Io { path: path.clone(), cause })?;
+        // As good as the disk lets it be: what it may show instead holds the earlier epochs too.
+        (self.sync)(&folder).unwrap_or_default();
+        Err(failed(cause))
     }
 }
 
@@ -245,24 +281,45 @@ fn sealed(wrap: &KeyRing, plain: &[u8]) -> Result<Vec<u8>, RingError> {
     Ok([MAGIC, sealed.as_bytes()].concat())
 }
 
-/// Writes beside the file, makes it durable, and puts it in the file's place.
-fn replace(path: &Path, bytes: &[u8]) -> Result<(), SourceError> {
-    let failed = |cause: std::io::Error| SourceError::Io { path: path.into(), cause };
-    let name = path.file_name().ok_or_else(|| SourceError::NotAFile(path.into()))?;
-    let folder = closed_folder(path.parent().unwrap_or(Path::new(".")))?;
-    let tag = getrandom::u64().map_err(|error| failed(std::io::Error::other(error)))?;
+/// Writes these bytes beside a file of the folder, and then in its place.
+fn put(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> std::io::Result<()> {
+    let tag = getrandom::u64().map_err(std::io::Error::other)?;
     let draft = format!(".new-ring-{tag:016x}");
     let write = || -> std::io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(&folder, &draft, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut file = File::from(rustix::fs::openat(folder, &draft, flags, Mode::RUSR | Mode::WUSR)?);
         rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         file.write_all(bytes)?;
         file.sync_all()?;
-        rustix::fs::renameat(&folder, &draft, &folder, name)?;
-        Ok(rustix::fs::fsync(&folder)?)
+        Ok(rustix::fs::renameat(folder, &draft, folder, name)?)
     };
-    write().map_err(|cause| {
-        rustix::fs::unlinkat(&folder, &draft, rustix::fs::AtFlags::empty()).unwrap_or_default();
-        failed(cause)
-    })
+    write().inspect_err(|_| rustix::fs::unlinkat(folder, &draft, AtFlags::empty()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_04_what_cannot_be_made_durable_is_put_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = RingFile::at(folder.path().join("keys").join("keyring"));
+        let bad = RingFile { sync: |_| Err(rustix::io::Errno::IO), ..good.clone() };
+        let (old, new) = (MasterKey::random().unwrap(), MasterKey::random().unwrap());
+        assert!(bad.create(&old).is_err());
+        assert!(!good.exists(), "there was none");
+
+        let ring = good.create(&old).unwrap();
+        assert!(bad.turn(&ring, &new).is_err());
+        let kept = good.open(&old).unwrap();
+        assert_eq!((ring.epoch(), ring.is_rotating(), ring.master()), (1, false, kept.master()));
+
+        good.turn(&ring, &new).unwrap();
+        assert!(bad.settle(&ring, 2).is_err());
+        assert!(ring.is_rotating() && good.open(&new).unwrap().is_rotating());
+        good.settle(&ring, 2).unwrap();
+        assert!(!good.open(&new).unwrap().is_rotating());
+        let names = std::fs::read_dir(folder.path().join("keys")).unwrap().count();
+        assert_eq!(names, 1, "and no draft stays");
+    }
 }

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, Statx, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
@@ -34,6 +34,12 @@ pub enum SourceError {
     /// A directory, link, pipe or device.
     #[error("`{0}` is not a regular file")]
     NotAFile(PathBuf),
+    /// A file that a new key cannot take the place of.
+    #[error(
+        "the key file `{0}` cannot be replaced: it is gone, or mounted there by itself; make a new key in a file of mode \
+         0600, name it with --new-key-file, and give it to the daemon from its next start on"
+    )]
+    Fixed(PathBuf),
     /// Someone else's file or directory.
     #[error("`{path}` belongs to uid {uid}; it must belong to this user or root")]
     Owner {
@@ -182,10 +188,30 @@ pub fn read_program(argv: &[String], patience: Duration) -> Result<MasterKey, So
     MasterKey::from_hex_or_base64(text).map_err(bad)
 }
 
+/// Whether [`replace_file`] could put another file in the place of this one: it is there, in its folder, and not mounted
+/// over it.
+///
+/// # Errors
+/// [`SourceError::Fixed`] if not.
+pub fn replaceable(path: &Path) -> Result<(), SourceError> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let look = |path: &Path, flags| rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS);
+    let (Ok(file), Ok(folder)) = (look(path, AtFlags::SYMLINK_NOFOLLOW), look(parent, AtFlags::empty()))
+    else {
+        return Err(SourceError::Fixed(path.into()));
+    };
+    let is_mounted = file.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+    let device = |stat: &Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+    match is_mounted || device(&file) != device(&folder) {
+        true => Err(SourceError::Fixed(path.into())),
+        false => Ok(()),
+    }
+}
+
 /// Puts a key file in the place of another, in one step.
 ///
 /// # Errors
-/// [`SourceError`]; then both are as they were.
+/// [`SourceError`]; then both are as they were, or the change may not outlast a loss of power.
 pub fn replace_file(path: &Path, with: &Path) -> Result<(), SourceError> {
     let failed = |cause| SourceError::Io { path: path.into(), cause };
     std::fs::rename(with, path).map_err(failed)?;

@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use vault::source::{SourceError, create_file, read_file, read_program};
+use vault::source::{SourceError, create_file, read_file, read_program, replace_file, replaceable};
 use vault::{BadKey, KeyRing};
 
 fn folder() -> tempfile::TempDir {
@@ -211,4 +211,41 @@ fn sec_02_a_program_has_a_deadline() {
         assert!(std::time::Instant::now() < deadline, "the child of the program is still there");
         std::thread::yield_now();
     }
+}
+
+/// A file that is mounted by itself cannot be replaced, and that is known before anything needs it.
+#[test]
+fn sec_04_a_key_file_that_cannot_be_replaced_is_told() {
+    const MOUNTED: &str = "PALISADE_TEST_MOUNTED_KEY";
+    let is_fixed = |path: &Path| matches!(replaceable(path), Err(SourceError::Fixed(_)));
+    // The second time, in a mount namespace of its own.
+    if let Some(path) = std::env::var_os(MOUNTED) {
+        let path = Path::new(&path);
+        assert!(is_fixed(path));
+        assert!(replace_file(path, &path.with_extension("next")).is_err(), "it is so");
+        return;
+    }
+    let folder = folder();
+    let (key, next) = (folder.path().join("master.key"), folder.path().join("master.next"));
+    assert!(is_fixed(&key), "there is none");
+    for path in [&key, &next] {
+        drop(create_file(path).unwrap());
+    }
+    assert!(replaceable(&key).is_ok());
+    let output = std::process::Command::new("unshare")
+        .args([
+            "--map-root-user",
+            "--mount",
+            "sh",
+            "-c",
+            r#"mount --bind "$1" "$1" && exec "$2" --exact "$3""#,
+        ])
+        .args(["sh".as_ref(), key.as_os_str(), std::env::current_exe().unwrap().as_os_str()])
+        .arg("sec_04_a_key_file_that_cannot_be_replaced_is_told")
+        .env(MOUNTED, &key)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+    assert!(key.exists() && next.exists(), "both are as they were");
 }

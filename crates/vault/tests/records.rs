@@ -194,7 +194,14 @@ fn sec_04_after_a_turn_the_earlier_master_opens_nothing_and_after_settling_the_e
     for sealed in [&first, &second] {
         assert!(again.open_record(&PLACE, sealed).unwrap().matches(b"value"));
     }
-    file.settle(&again).unwrap();
+    for other in [1, 3] {
+        assert!(
+            matches!(file.settle(&again, other), Err(RingError::OtherEpoch(2))),
+            "not what was carried over to"
+        );
+    }
+    assert!(again.is_rotating());
+    file.settle(&again, 2).unwrap();
     assert!(!again.is_rotating());
     assert_eq!(again.open_record(&PLACE, &first).unwrap_err(), OpenError::NoEpoch(1));
     let settled = file.open(&new).unwrap();
@@ -224,7 +231,7 @@ fn sec_04_a_ring_without_a_file_gets_one() {
     let again = file.open(&new).unwrap();
     assert_eq!(again.fingerprint(), ring.fingerprint());
     assert!(again.open_record(&PLACE, &first).unwrap().matches(b"value"));
-    file.settle(&again).unwrap();
+    file.settle(&again, 2).unwrap();
     assert_eq!(file.open(&new).unwrap().open_record(&PLACE, &first).unwrap_err(), OpenError::NoEpoch(1));
 }
 

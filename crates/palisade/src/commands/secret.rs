@@ -109,7 +109,7 @@ fn import(
     only: &[String],
     how: &Import,
 ) -> Result<Shown, Failure> {
-    let text = std::fs::read_to_string(file).map_err(Failure::file(file))?;
+    let text = dotenv::read(file).map_err(Failure::file(file))?;
     let mut found = dotenv::parse(&text)
         .map_err(|line| Failure::Usage(format!("`{}`, line {line}: expected NAME=value", file.display())))?;
     found.retain(|entry| (only.is_empty() || only.contains(&entry.name)) && !entry.is_handle());
@@ -149,8 +149,11 @@ fn import(
     }
     let mut said = format!("{} secrets are kept, for {owner}\n", names.len());
     if how.rewrite {
-        dotenv::rewrite(file, &text, &found).map_err(Failure::file(file))?;
+        let stay = dotenv::rewrite(file, &text, &found).map_err(Failure::file(file))?;
         said.push_str(&format!("`{}` holds handles now\n", file.display()));
+        if stay > 0 {
+            said.push_str(&format!("It still holds {stay} values that were not taken in.\n"));
+        }
     } else {
         said.push_str("The file still holds the values; --rewrite puts handles in their place.\n");
     }
@@ -171,6 +174,7 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
         }
         None => None,
     };
+    let is_given = file.is_some();
     let mut body = RotateRequest { resume: false, new_key_file: file };
     let (mut done, mut resumed) = (0, None);
     loop {
@@ -182,12 +186,13 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
         }
         if step.finished {
             let mut text = format!(
-                "{} of {done} values; keys are at epoch {}, opened by master key {}. The earlier key opens nothing any more.\n",
+                "{} of {done} values; keys are at epoch {}, opened by master key {}. The earlier key opens neither the key ring nor a value any more.\n",
                 if resumed { "The interrupted rotation is finished, the rest" } else { "Rotated, a total" },
                 step.epoch,
                 step.key
             );
-            if body.new_key_file.is_some() {
+            text.push_str(&first_key(&client.status()?.store));
+            if is_given {
                 text.push_str(
                     "Give the daemon the new key before its next start, then remove the earlier one.\n",
                 );
@@ -199,5 +204,17 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
         }
         // What was begun goes on without its new key.
         body.resume = true;
+        body.new_key_file = None;
     }
+}
+
+/// What a rotation does not change. The daemon cannot tell an older installation from another.
+fn first_key(store: &str) -> String {
+    let whose = match store {
+        "postgres" => "The first master key of this installation stays",
+        _ => "If this installation is older than its key ring, its first master key stays",
+    };
+    format!(
+        "{whose} the root that the keys of ledger, tokens and Passes are made from: keep it secret for good.\n"
+    )
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use access::TotpSeed;
-use model::{Role, SecretName, SecretOwner, SecretSource, Tier, WorktreeId};
-use runtime::{ActError, Lent, NewSecret, NextMaster, Rotation, SecretRow, Whose};
+use model::{Clock, Role, SecretName, SecretOwner, SecretSource, Tier, WorktreeId};
+use runtime::{ActError, Lent, NewSecret, NextMaster, Proof, Rotation, SecretRow, Whose};
 use store::engine::Value;
 use vault::{LeaseError, MasterKey, RingError, SealedRecord, Secret};
 
@@ -269,6 +269,49 @@ async fn sec_16_what_is_lent_is_masked_in_the_ledger() {
     assert!(!text.contains("marmalade"));
 }
 
+/// The redactor knows a value as long as somebody has it, and no longer.
+#[tokio::test]
+async fn sec_06_what_was_lent_twice_is_forgotten_with_the_last_lease() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "KEY", "zebra-quilt-marmalade-41").await);
+    drop(add(&house, &owner, me, "OTHER", "another value that is lent").await);
+    for consumer in ["run_a", "run_b"] {
+        drop(lease(&house, &owner, "KEY", None, consumer).await.unwrap());
+    }
+    let told = async |label: &str| {
+        let consumer = format!("{label} of zebra-quilt-marmalade-41");
+        drop(lease(&house, &owner, "OTHER", None, &consumer).await.unwrap());
+        let ledger = house.runtime.gate().ledger();
+        let all = ledger::Tail::new(ledger.dir(), 1).more(ledger.head().seq, 1_000_000).unwrap();
+        let text = format!("{all:?}");
+        (text.contains(&format!("{label} of ***")), text.contains(&consumer))
+    };
+    assert_eq!(told("both").await, (true, false));
+    assert_eq!(house.runtime.end_leases_of("run_a"), 1);
+    assert_eq!(told("one").await, (true, false), "run_b still has it");
+    assert_eq!(house.runtime.end_leases_of("run_b"), 1);
+    assert_eq!(told("none").await, (false, true), "nobody has it");
+}
+
+/// Whoever sets the machine's clock neither ends a lease nor makes it last.
+#[tokio::test]
+async fn sec_06_a_clock_that_is_set_changes_no_lease() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    drop(add(&house, &owner, SecretOwner::User(owner.id), "KEY", "a value that is lent").await);
+    let lent = lease(&house, &owner, "KEY", None, "run_a").await.unwrap();
+    let look = || house.runtime.with_lease(lent.lease, "run_a", |_| ());
+    house.clock.set(365 * DAY);
+    assert_eq!(look(), Ok(()), "set forward");
+    house.clock.set(-700 * DAY);
+    house.clock.advance(MINUTE + 300 * SECOND - 1);
+    assert_eq!(look(), Ok(()), "set back");
+    house.clock.advance(1);
+    assert_eq!(look(), Err(LeaseError::None), "its time is over all the same");
+}
+
 async fn rotate(house: &House, who: &Someone, next: Option<NextMaster>) -> Rotation {
     let begins = next.is_some();
     house.runtime.rotate_keys(&who.who, next, begins).await.unwrap()
@@ -364,6 +407,83 @@ async fn sec_04_a_rotation_lets_no_key_go_that_is_needed(kept: Kept) {
     );
 }
 
+/// Begins a rotation that a value which does not open keeps from its end; gives its new master, and that value's name.
+async fn begin_and_stop(house: &House, owner: &Someone) -> (MasterKey, SecretName) {
+    let bad = add(house, owner, SecretOwner::User(owner.id), "BAD", "value").await;
+    house.sql("UPDATE secrets SET hosts = 'evil.example' WHERE id = $1", &[bad.id.to_string().into()]).await;
+    let master = MasterKey::random().unwrap();
+    let next = Some(NextMaster::Given(copy(&master)));
+    house.runtime.rotate_keys(&owner.who, next, true).await.unwrap_err();
+    assert!(house.ring.is_rotating());
+    (master, bad.name)
+}
+
+/// Whoever names a new key is not told that it is in use when another is.
+async fn sec_04_going_on_with_another_new_key_is_refused(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let (master, bad) = begin_and_stop(&house, &owner).await;
+    house.runtime.remove_secret(&owner.who, SecretOwner::User(owner.id), bad).await.unwrap();
+    for may_begin in [true, false] {
+        let other = Some(NextMaster::Given(MasterKey::random().unwrap()));
+        let refused = house.runtime.rotate_keys(&owner.who, other, may_begin).await.unwrap_err();
+        assert!(refused.to_string().contains("finish it without --new-key-file"), "{refused}");
+        assert!(house.ring.is_rotating() && house.ring_file().open(&master).unwrap().is_rotating());
+    }
+    let step = rotate(&house, &owner, Some(NextMaster::Given(copy(&master)))).await;
+    assert!(step.finished && !step.begun, "the one that it was begun with is no other");
+}
+
+/// A seed that was offered before a rotation and confirmed during it is not lost with the earlier epoch.
+async fn sec_04_a_seed_that_is_confirmed_meanwhile_is_kept(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let (_, offered) = house.runtime.offer_totp(&owner.who).await.unwrap();
+    let seed = TotpSeed::open(&house.ring, owner.id, offered.clone()).unwrap();
+    drop(begin_and_stop(&house, &owner).await);
+    let code = seed.code_at(house.clock.now());
+    let proof = Proof { password: crate::house::password(), totp: Some(&code), peer: "10.0.0.2" };
+    house.runtime.confirm_totp(&owner.who, proof, offered, &code).await.unwrap();
+    let row = house.behind.row("SELECT totp FROM users WHERE totp IS NOT NULL", &[]).await.unwrap().unwrap();
+    let kept = row.blob(0).unwrap().to_vec();
+    assert_eq!(SealedRecord::parse(kept.clone()).unwrap().epoch(), house.ring.epoch(), "of the new epoch");
+    let kept = TotpSeed::open(&house.ring, owner.id, kept).unwrap();
+    assert_eq!(kept.code_at(house.clock.now()), code);
+}
+
+/// Two that rotate at once: one of them waits its turn, and every value opens.
+async fn sec_04_rotations_at_once_lose_nothing(kept: Kept) {
+    let house = Arc::new(House::on(kept).await);
+    let owner = Arc::new(house.owner().await);
+    let me = SecretOwner::User(owner.id);
+    for n in 0..10 {
+        drop(add(&house, &owner, me, &format!("S_{n}"), &format!("value {n}")).await);
+    }
+    let rotating = (0..6).map(|_| {
+        let (house, owner) = (Arc::clone(&house), Arc::clone(&owner));
+        tokio::spawn(async move {
+            let mut refused = Vec::new();
+            for _ in 0..scale(60, 12) {
+                let next = Some(NextMaster::Given(MasterKey::random().unwrap()));
+                if let Err(error) = house.runtime.rotate_keys(&owner.who, next, true).await {
+                    refused.push(error.to_string());
+                }
+            }
+            refused
+        })
+    });
+    let mut refused = Vec::new();
+    for one in rotating.collect::<Vec<_>>() {
+        refused.extend(one.await.unwrap());
+    }
+    assert!(refused.iter().all(|text| text.contains("a rotation is under way")), "{refused:?}");
+    assert!(!refused.is_empty() && house.ring.epoch() > 2 && !house.ring.is_rotating());
+    for n in 0..10 {
+        let value = given(&house, &owner, &format!("S_{n}")).await;
+        assert_eq!(value, Ok(format!("value {n}").into_bytes()));
+    }
+}
+
 /// Values that are added while keys are rotated are not lost with the earlier epoch.
 async fn sec_04_what_is_added_meanwhile_is_kept(kept: Kept) {
     let house = Arc::new(House::on(kept).await);
@@ -399,6 +519,9 @@ on_both_engines! {
     sec_04_a_rotation_that_is_interrupted_goes_on,
     sec_04_a_rotation_lets_no_key_go_that_is_needed,
     sec_04_what_is_added_meanwhile_is_kept,
+    sec_04_going_on_with_another_new_key_is_refused,
+    sec_04_a_seed_that_is_confirmed_meanwhile_is_kept,
+    sec_04_rotations_at_once_lose_nothing,
     sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons,
     sec_06_a_lease_is_for_one_consumer_and_its_time,
     sec_06_who_may_not_have_it_is_refused_on_the_record,

@@ -4,6 +4,7 @@
 //! `\\` and `\$`; both may span lines), comments. Nothing is expanded or run. What is not understood is refused with its
 //! line, never guessed.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -12,8 +13,11 @@ use std::path::Path;
 /// What stands in a file instead of a value.
 const HANDLE: &str = "secret://";
 
+/// Longer is no such file.
+const MOST: u64 = 1 << 20;
+
 /// One line that holds a value, or several that hold one.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
     pub(super) value: String,
@@ -27,8 +31,32 @@ impl Entry {
     }
 }
 
-/// Every entry; an error is the number of the line that makes no sense.
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// The text of a plain file; nothing is waited for.
+pub(super) fn read(file: &Path) -> io::Result<String> {
+    let bytes = files::read(file, MOST, files::Rule::Any)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+}
+
+/// Every entry that counts; an error is the number of the line that makes no sense.
 pub(super) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
+    let mut found: Vec<Entry> = Vec::new();
+    for entry in every(text)? {
+        // Of one name the last counts, as it does for a shell.
+        found.retain(|earlier| earlier.name != entry.name);
+        found.push(entry);
+    }
+    found.retain(|entry| !entry.value.is_empty());
+    Ok(found)
+}
+
+/// Every entry, in the order of the text.
+fn every(text: &str) -> Result<Vec<Entry>, usize> {
     let mut found: Vec<Entry> = Vec::new();
     let mut at = 0;
     while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
@@ -52,11 +80,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
         let blank = after.len() - after.trim_start_matches([' ', '\t']).len();
         let from = from + blank;
         let (value, length) = value(text.get(from..).unwrap_or_default()).ok_or(number)?;
-        // Of one name the last counts, as it does for a shell.
-        found.retain(|entry| entry.name != name);
-        if !value.is_empty() {
-            found.push(Entry { name: name.to_owned(), value, at: from..from + length });
-        }
+        found.push(Entry { name: name.to_owned(), value, at: from..from + length });
         let end = from + length;
         at = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |to| end + to + 1);
     }
@@ -105,12 +129,18 @@ fn only_comment(rest: &str) -> Option<()> {
     (rest.is_empty() || rest.starts_with('#')).then_some(())
 }
 
-/// Puts handles in the place of these values, in one step; everything else of the file stays.
-pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<()> {
-    let mut entries: Vec<&Entry> = entries.iter().collect();
-    entries.sort_by_key(|entry| entry.at.start);
-    let (mut made, mut last) = (String::new(), 0);
-    for entry in entries {
+/// Puts handles in the place of these values, and of all earlier ones of their names, in one step; everything else of
+/// the file stays. Says how many values that is.
+pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<usize> {
+    let (mut made, mut last, mut stay) = (String::new(), 0, 0);
+    for entry in every(text).map_err(|_| io::Error::other("it makes no sense"))? {
+        if entry.value.is_empty() || entry.is_handle() {
+            continue;
+        }
+        if !entries.iter().any(|kept| kept.name == entry.name) {
+            stay += 1;
+            continue;
+        }
         made.push_str(text.get(last..entry.at.start).unwrap_or_default());
         made.push_str(&format!("{HANDLE}{}", entry.name));
         last = entry.at.end;
@@ -128,13 +158,14 @@ pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<
         new.set_permissions(std::fs::Permissions::from_mode(meta.permissions().mode() & 0o777))?;
         new.sync_all()?;
         // Somebody may have saved it meanwhile: what they wrote is not lost to what was read before.
-        if std::fs::read_to_string(file)? != text {
+        if read(file)? != text {
             return Err(io::Error::other("it was changed meanwhile; nothing was changed"));
         }
         std::fs::rename(&draft, file)?;
         std::fs::File::open(folder)?.sync_all()
     };
-    write().inspect_err(|_| drop(std::fs::remove_file(&draft)))
+    write().inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
+    Ok(stay)
 }
 
 #[cfg(test)]
@@ -184,12 +215,53 @@ mod tests {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
         let mut found = parse(text).unwrap();
         found.retain(|entry| entry.name != "PORT");
-        rewrite(&file, text, &found).unwrap();
+        assert_eq!(rewrite(&file, text, &found).unwrap(), 1, "the port stays");
         let made = std::fs::read_to_string(&file).unwrap();
         assert_eq!(made, "# keep\nA=secret://A # why\nPORT=80\nB=secret://B\n");
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(parse(&made).unwrap().iter().filter(|entry| entry.name != "PORT").all(Entry::is_handle));
         assert!(rewrite(&file, text, &found).is_err(), "it is not what was read");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "and no draft stays");
+    }
+
+    #[test]
+    fn sec_08_an_earlier_value_of_the_same_name_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".env");
+        let text = "A='earlier'\nB=two\nA=secret://A\nexport A=\"the\nlast\" # why\nC=gone\nC=\n";
+        std::fs::write(&file, text).unwrap();
+        let found = parse(text).unwrap();
+        assert_eq!(found.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["B", "A"]);
+        let only: Vec<_> = found.into_iter().filter(|entry| entry.name == "A").collect();
+        assert_eq!(rewrite(&file, text, &only).unwrap(), 2, "of B, and of C, which counts for nothing");
+        let made = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(made, "A=secret://A\nB=two\nA=secret://A\nexport A=secret://A # why\nC=gone\nC=\n");
+    }
+
+    #[test]
+    fn sec_08_only_a_plain_file_of_some_size_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(read(&pipe).is_err(), "and nobody waits for a writer");
+        let long = folder.path().join("long");
+        std::fs::write(&long, vec![b'#'; 1 << 20]).unwrap();
+        assert_eq!(read(&long).unwrap().len(), 1 << 20);
+        std::fs::write(&long, vec![b'#'; (1 << 20) + 1]).unwrap();
+        assert!(read(&long).is_err());
+    }
+
+    #[test]
+    fn sec_07_debug_shows_no_value() {
+        let found = parse("A=marmalade-quilt\n").unwrap();
+        let shown = format!("{found:?}");
+        assert!(shown.contains("\"A\"") && !shown.contains("marmalade"), "{shown}");
     }
 }

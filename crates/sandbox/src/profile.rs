@@ -107,7 +107,7 @@ impl Profile {
             return false;
         }
         if environment::is_proxy(variable) {
-            return !environment::proxy_holds_credential(value);
+            return !environment::proxy_holds_credential(variable, value);
         }
         self.environment.iter().any(|name| name.is(variable)) || !environment::holds_credential(value)
     }

@@ -160,9 +160,15 @@ pub(super) fn holds_credential(value: &[u8]) -> bool {
     false
 }
 
-/// Whether a proxy's value has a credential in it: proxies are also written without a scheme.
-pub(super) fn proxy_holds_credential(value: &[u8]) -> bool {
-    value.contains(&b'@')
+/// Whether a proxy's value has a credential in it, or is no address at all: proxies are also written without a scheme, and
+/// then with a port. The list of those that need none is no address.
+pub(super) fn proxy_holds_credential(name: &str, value: &[u8]) -> bool {
+    let has_port = || {
+        let port = value.rsplit(|byte| *byte == b':').next().unwrap_or_default();
+        port.len() < value.len() && !port.is_empty() && port.iter().all(u8::is_ascii_digit)
+    };
+    let is_address = || ends(name, "NO_PROXY") || value.windows(3).any(|three| three == b"://") || has_port();
+    value.contains(&b'@') || !(value.is_empty() || is_address())
 }
 
 /// A name that somebody wants to set, or why not.

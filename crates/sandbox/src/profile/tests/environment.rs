@@ -102,9 +102,16 @@ fn sec_09_addresses_with_a_password_stay_out() {
     let (dev, all) = (resolve("dev", &[]).unwrap(), everything());
     for profile in [&dev, &all] {
         for name in ["HTTP_PROXY", "https_proxy", "ALL_PROXY"] {
-            assert!(profile.lets_in(name, b"http://proxy.example:3128"), "{name}");
-            for value in ["http://ana:pw@proxy.example", "http://ana@proxy.example", "ana:pw@proxy.example:1"]
-            {
+            for value in ["http://proxy.example:3128", "proxy.example:3128", ""] {
+                assert!(profile.lets_in(name, value.as_bytes()), "{name}={value}");
+            }
+            for value in [
+                "http://ana:pw@proxy.example",
+                "http://ana@proxy.example",
+                "ana:pw@proxy.example:1",
+                "some-secret",
+                "some:secret",
+            ] {
                 assert!(!profile.lets_in(name, value.as_bytes()), "{name}={value}");
             }
         }

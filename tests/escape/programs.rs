@@ -96,8 +96,20 @@ impl Drop for Victim {
 /// Runs to the end, which must come.
 pub(crate) fn finish(mut command: Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    finished(child)
+    // A program that was just written may still be open in a child that another test is starting at this moment.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let child = loop {
+        match command.spawn() {
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy
+                    && std::time::Instant::now() < deadline =>
+            {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            other => break other,
+        }
+    };
+    finished(child.unwrap_or_else(|error| panic!("{command:?}: {error}")))
 }
 
 /// Waits for a child with piped output.

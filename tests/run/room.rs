@@ -165,7 +165,17 @@ impl Room {
     }
 
     pub fn run_in(&self, directory: &Path, options: &[&str], script: &str) -> Said {
-        Said::of(&self.palisade(directory, options, script).output().unwrap())
+        let mut command = self.palisade(directory, options, script);
+        // A program that was just written may still be open in a child that another test is starting at this moment.
+        for _ in 0..1000 {
+            match command.output() {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                other => return Said::of(&other.unwrap()),
+            }
+        }
+        panic!("the program stays busy")
     }
 
     /// The same by a person who has these variables.

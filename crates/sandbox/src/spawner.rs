@@ -9,7 +9,9 @@
 //! without following a link; when its caller goes, it goes, and every sandbox with it. Not here: who may launch
 //! what, what is recorded (the caller).
 
+mod account;
 mod message;
+mod ordered;
 mod prepared;
 mod proven;
 mod serve;

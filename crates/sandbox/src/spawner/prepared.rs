@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use super::message::Order;
 use crate::begun::Filled;
-use crate::launch::{LaunchError, ready};
+use crate::launch::{LaunchError, comes, ready};
 use crate::line::Told;
 use crate::measure::Table;
 use crate::plan::Plan;
@@ -82,6 +82,11 @@ pub(super) struct Looked {
 }
 
 impl Prepared {
+    /// Whether nobody has to wait for it.
+    pub(super) fn stands(&self) -> bool {
+        self.looked.is_some() || comes(self.standing.line.as_fd(), Duration::ZERO).unwrap_or(true)
+    }
+
     /// Looks at it ahead; false if it is of no use.
     pub(super) fn look(&mut self) -> bool {
         if ready(&self.standing.line).is_err() {

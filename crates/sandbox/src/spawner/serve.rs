@@ -10,23 +10,23 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Signal};
 
 use super::Options;
+use super::account::{NotMade, account, answer};
 use super::message::{self, Account, Answer, Order, Verb};
+use super::ordered::Ordered;
 use super::prepared::{self, Command, LONGEST, Prepared, Shape};
-use super::proven::{Proven, Unproven};
+use super::proven::Proven;
 use crate::begun::{Begun, Filled};
 use crate::groups::{self, Groups, Wanted};
-use crate::launch::{InsideEnds, LaunchError, ready, reap_left, sealed_init};
+use crate::launch::{InsideEnds, LaunchError, reap_left, sealed_init};
 use crate::line::Word;
-use crate::measure::{Measuring, Table};
 use crate::plan::{Access, Identity, Limited, Plan};
 use crate::profile::Entry;
-use crate::receipt::{RunId, compare};
+use crate::receipt::RunId;
 use crate::running::Ended;
-use crate::spec::{Spec, Unenforceable, identity_for};
-use crate::standard::Kind;
+use crate::spec::{Spec, identity_for};
 
 /// The most sandboxes at once.
-const MOST_RUNS: usize = 4096;
+pub(super) const MOST_RUNS: usize = 4096;
 
 /// A sandbox, and what became of its command.
 struct Run {
@@ -50,6 +50,8 @@ struct Server {
     init: OwnedFd,
     pool: Vec<Begun>,
     made: u64,
+    /// Those that were ordered and do not stand yet.
+    ordered: Vec<Ordered>,
     runs: BTreeMap<RunId, Run>,
     /// Whose files the last order was about: the next one is likely about the same.
     owner: (u32, u32),
@@ -80,29 +82,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MOST_LEFT: usize = 64;
 const MOST_UNWANTED: usize = 8;
 
-/// Why an order was not carried out.
-#[derive(Debug, thiserror::Error)]
-enum NotMade {
-    #[error("`{0}` is beneath none of the places that this spawner was started for")]
-    Outside(std::path::PathBuf),
-    #[error("`{0}` exists already")]
-    Twice(RunId),
-    #[error("{MOST_RUNS} sandboxes are alive already; end some first")]
-    TooMany,
-    #[error("standard input, output and error must come with the order")]
-    Descriptors,
-    #[error("the order has no command")]
-    NoCommand,
-    #[error(transparent)]
-    Spec(#[from] Unenforceable),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error(transparent)]
-    Shape(#[from] Unproven),
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
-
 /// Serves until the caller is gone.
 pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -123,6 +102,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
         init,
         pool: Vec::new(),
         made: 0,
+        ordered: Vec::new(),
         runs: BTreeMap::new(),
         owner: (0, 0),
         last: None,
@@ -144,6 +124,11 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
                     }
                 }
                 On::Line(run) => server.heard(&run),
+                On::Arrives(run) => {
+                    if let Some(answer) = server.arrives(&run) {
+                        message::send(line.as_fd(), &answer, &[])?;
+                    }
+                }
                 On::End(run) => {
                     if let Some(answer) = server.end(&run) {
                         message::send(line.as_fd(), &answer, &[])?;
@@ -163,6 +148,7 @@ pub(super) fn serve(line: OwnedFd, options: Options) -> io::Result<()> {
 enum On {
     Caller,
     Line(RunId),
+    Arrives(RunId),
     End(RunId),
     Stands(RunId),
     Idle,
@@ -181,7 +167,8 @@ impl Server {
         let clears = (!self.left.is_empty() || !self.unwanted.is_empty()).then_some(QUIET);
         let oldest = self.prepared.iter().map(|one| one.since).min();
         let expires = oldest.map(|since| (since + LONGEST).saturating_duration_since(now).max(QUIET));
-        [more, clears, expires].into_iter().flatten().min()
+        let late = self.ordered.iter().map(|one| one.left(now)).min();
+        [more, clears, expires, late].into_iter().flatten().min()
     }
 
     /// Nobody wants anything: clears away, and makes one more for the pool.
@@ -262,15 +249,18 @@ impl Server {
             ));
             polled.push(PollFd::from_borrowed_fd(process, PollFlags::IN));
         }
+        let ordered = self.ordered.iter().map(|one| one.standing.line.as_fd());
+        polled.extend(ordered.map(|line| PollFd::from_borrowed_fd(line, PollFlags::IN)));
         let coming: Vec<&Prepared> = self.prepared.iter().filter(|one| one.looked.is_none()).collect();
         let lines = coming.iter().map(|one| one.standing.line.as_fd());
         polled.extend(lines.map(|line| PollFd::from_borrowed_fd(line, PollFlags::IN)));
         let quiet = self.quiet().and_then(|quiet| rustix::event::Timespec::try_from(quiet).ok());
         match poll(&mut polled, quiet.as_ref()) {
-            Ok(0) => return Ok(vec![On::Idle]),
+            Ok(0) if self.late().is_none() => return Ok(vec![On::Idle]),
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+        let late = self.late();
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let (first, rest) = match polled.split_first() {
             Some(split) => split,
@@ -287,12 +277,19 @@ impl Server {
                 }
             }
         }
+        let rest = rest.get(self.runs.len() * 2..).unwrap_or_default();
+        let (ordered, rest) = rest.split_at(self.ordered.len().min(rest.len()));
+        for (one, line) in self.ordered.iter().zip(ordered) {
+            if is_ready(line) || late == Some(&one.run) {
+                found.push(On::Arrives(one.run.clone()));
+            }
+        }
         // Whoever asks comes before what is made ahead.
         if is_ready(first) {
             found.push(On::Caller);
             return Ok(found);
         }
-        let stand = coming.iter().zip(rest.get(self.runs.len() * 2..).unwrap_or_default());
+        let stand = coming.iter().zip(rest);
         found.extend(
             stand.filter(|(_, line)| is_ready(line)).map(|(one, _)| On::Stands(one.plan.run.clone())),
         );
@@ -321,10 +318,13 @@ impl Server {
             None => Some(Answer::Refused { run: None, why: "that is no order".into() }),
             Some(Verb::Launch(order)) => {
                 let name = order.run.clone();
-                Some(match self.launch(*order, fds) {
-                    Ok(account) => Answer::Ready { run: name, account: Box::new(account) },
-                    Err(error) => Answer::Refused { run: Some(name), why: error.to_string() },
-                })
+                self.launch(*order, fds).transpose().map(|account| answer(name, account))
+            }
+            Some(Verb::Go { run } | Verb::Signal { run, .. } | Verb::Freeze { run, .. })
+                if self.is_ordered(&run) =>
+            {
+                let why = "it does not stand yet: wait for `ready`".into();
+                Some(Answer::Refused { run: Some(run), why })
             }
             Some(Verb::Go { run }) => match self.runs.get_mut(&run).map(Run::go) {
                 Some(Ok(())) => {
@@ -360,9 +360,10 @@ impl Server {
                 },
                 None => unknown(run),
             },
-            Some(Verb::Kill { run }) => match self.runs.get(&run) {
-                Some(found) => {
-                    let _ = rustix::process::pidfd_send_signal(&found.standing.tree.pidfd, Signal::KILL);
+            Some(Verb::Kill { run }) => match self.standing(&run) {
+                // One that does not stand yet is told as refused.
+                Some(standing) => {
+                    let _ = rustix::process::pidfd_send_signal(&standing.tree.pidfd, Signal::KILL);
                     None
                 }
                 None => unknown(run),
@@ -370,12 +371,45 @@ impl Server {
         }
     }
 
-    fn launch(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Account, NotMade> {
+    fn is_ordered(&self, run: &RunId) -> bool {
+        self.ordered.iter().any(|one| one.run == *run)
+    }
+
+    /// What there is of a run, whether it stands or not.
+    fn standing(&self, run: &RunId) -> Option<&Filled> {
+        let ordered = || self.ordered.iter().find(|one| one.run == *run).map(|one| &one.standing);
+        self.runs.get(run).map(|found| &found.standing).or_else(ordered)
+    }
+
+    /// One that should stand by now.
+    fn late(&self) -> Option<&RunId> {
+        let now = Instant::now();
+        self.ordered.iter().find(|one| one.left(now).is_zero()).map(|one| &one.run)
+    }
+
+    /// Something is heard of one that was ordered, or too long nothing.
+    fn arrives(&mut self, run: &RunId) -> Option<Answer> {
+        let at = self.ordered.iter().position(|one| one.run == *run)?;
+        let one = self.ordered.swap_remove(at);
+        let account = match one.arrived() {
+            Ok(()) => account(&one.standing, &one.plan, &one.standard, None, None).map_err(NotMade::from),
+            Err(error) => Err(error.into()),
+        };
+        let Ordered { run, shape, standing, .. } = one;
+        if account.as_ref().is_ok_and(|account| account.differences.is_empty()) {
+            self.last = Some(shape);
+            self.runs.insert(run.clone(), Run { standing, begun: false, gone: false, ended: None });
+        }
+        Some(answer(run, account))
+    }
+
+    /// An account at once if one stands already; else it is told when it does.
+    fn launch(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<Option<Account>, NotMade> {
         let standard = <[OwnedFd; 3]>::try_from(fds).map_err(|_| NotMade::Descriptors)?;
-        if self.runs.contains_key(&order.run) {
+        if self.runs.contains_key(&order.run) || self.is_ordered(&order.run) {
             return Err(NotMade::Twice(order.run));
         }
-        if self.runs.len() >= MOST_RUNS {
+        if self.runs.len() + self.ordered.len() >= MOST_RUNS {
             return Err(NotMade::TooMany);
         }
         let (run, command, shape) = prepared::parts(order);
@@ -388,7 +422,7 @@ impl Server {
                 Ok(account) if account.differences.is_empty() => {
                     let standing = found.standing;
                     self.runs.insert(run, Run { standing, begun: false, gone: false, ended: None });
-                    return Ok(account);
+                    return Ok(Some(account));
                 }
                 // Something was changed under it: made anew.
                 Ok(_) | Err(_) => self.unwanted.push(found),
@@ -397,13 +431,8 @@ impl Server {
         let [input, output, error] = standard.each_ref().map(|fd| fd.try_clone().map(Some));
         let ends = InsideEnds([input?, output?, error?]);
         let (standing, plan) = self.begin(run.clone(), &shape, command, &ends)?;
-        ready(&standing.line)?;
-        let account = account(&standing, &plan, &standard, None, None)?;
-        if account.differences.is_empty() {
-            self.last = Some(shape);
-            self.runs.insert(run, Run { standing, begun: false, gone: false, ended: None });
-        }
-        Ok(account)
+        self.ordered.push(Ordered { run, shape, plan, standing, standard, since: Instant::now() });
+        Ok(None)
     }
 
     /// One that stands already for such an order, with its command told, and the program's path.
@@ -423,8 +452,11 @@ impl Server {
         if self.unwanted.len() > MOST_UNWANTED {
             self.unwanted.clear();
         }
-        // The oldest: it has surely come to stand.
-        let mut found = if self.prepared.is_empty() { return None } else { self.prepared.remove(0) };
+        // The oldest, if it has come to stand.
+        let mut found = match self.prepared.first() {
+            Some(first) if first.stands() => self.prepared.remove(0),
+            Some(_) | None => return None,
+        };
         let is_theirs = self.spec(shape, Command::default()).is_ok_and(|spec| {
             found.plan.identity.owns.is_none_or(|owns| spec.owner().is_ok_and(|owner| owner == owns))
         });
@@ -522,32 +554,4 @@ impl Server {
         self.left.push(std::mem::take(&mut run.standing.groups));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
-}
-
-/// What holds around a sandbox that stands; `program` is the path of its command if process 1 is still being told.
-fn account(
-    standing: &Filled,
-    plan: &Plan,
-    host: &[OwnedFd; 3],
-    program: Option<&Path>,
-    table: Option<&Table>,
-) -> io::Result<Account> {
-    let measuring = Measuring {
-        plan,
-        pid: standing.tree.pid,
-        groups: &standing.groups,
-        kinds: [Kind::Passed; 3],
-        host,
-        table,
-        takes: program.map(|_| &standing.line),
-        watches: false,
-        program,
-    };
-    let found = measuring.measure(None)?;
-    let differences = compare(&found.expected, &found.facts).err().unwrap_or_default();
-    Ok(Account {
-        pid: standing.tree.pid.as_raw_pid(),
-        facts: found.facts,
-        differences: Account::words(differences),
-    })
 }

@@ -8,6 +8,7 @@
     reason = "tests with a main function of their own"
 )]
 
+mod ordered;
 mod prepared;
 
 use std::cell::RefCell;
@@ -30,7 +31,7 @@ fn main() {
         return;
     }
     type Test = (&'static str, fn());
-    let all: [Test; 21] = [
+    let all: [Test; 23] = [
         ("one_that_stood_before_is_like_any_other", prepared::one_that_stood_before_is_like_any_other),
         (
             "sbx_14_a_place_that_was_replaced_is_not_given",
@@ -55,6 +56,8 @@ fn main() {
             "an_order_of_another_shape_gets_what_it_names",
             prepared::an_order_of_another_shape_gets_what_it_names,
         ),
+        ("orders_wait_for_no_other", ordered::orders_wait_for_no_other),
+        ("what_does_not_stand_yet_does_not_begin", ordered::what_does_not_stand_yet_does_not_begin),
         ("a_command_runs_and_its_end_is_told", a_command_runs_and_its_end_is_told),
         ("sbx_14_what_is_no_order_changes_nothing", sbx_14_what_is_no_order_changes_nothing),
         ("sbx_14_no_path_outside_the_roots_is_given", sbx_14_no_path_outside_the_roots_is_given),

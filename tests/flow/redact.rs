@@ -143,3 +143,24 @@ fn sec_15_bytes_that_are_no_text_pass_and_memory_stays_small() {
     assert!(output.stdout.ends_with(b" *** ") && output.stdout.starts_with(&part));
     assert!(peak < 64 * 1024, "{peak} KiB");
 }
+
+#[test]
+fn sec_12_utf_16_is_refused_and_not_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for mark in [[0xff, 0xfe], [0xfe, 0xff]] {
+        let path = folder.path().join("wide.txt");
+        let wide =
+            TOKEN.encode_utf16().flat_map(if mark[0] == 0xff { u16::to_le_bytes } else { u16::to_be_bytes });
+        std::fs::write(&path, mark.into_iter().chain(wide).collect::<Vec<u8>>()).unwrap();
+        for words in [&["redact"][..], &["redact", "--check"], &["redact", "--json"]] {
+            let output = palisade(words).arg(&path).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{words:?}");
+            let said = format!("{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
+            assert!(said.contains("is UTF-16; turn it into UTF-8 first"), "{said}");
+            assert!(!said.contains('\0'), "{said}");
+        }
+    }
+    // One byte, and none, are text.
+    assert_eq!(text(&fed(&mut palisade(&["redact"]), "a")), "a");
+    assert_eq!(text(&fed(&mut palisade(&["redact"]), "")), "");
+}

@@ -1,4 +1,4 @@
-//! Looking at bytes without indexing: sets of bytes, safe slices, bounded runs.
+//! Looking at bytes without indexing: sets of bytes, many at once, safe slices, bounded runs.
 
 /// A set of byte values.
 pub(crate) struct ByteSet([bool; 256]);
@@ -39,52 +39,153 @@ impl ByteSet {
         self
     }
 
+    #[inline]
     pub(crate) fn has(&self, byte: u8) -> bool {
         self.0.get(usize::from(byte)).copied().unwrap_or(false)
     }
 
     /// Where the run of members that starts at `from` ends.
+    #[inline]
     pub(crate) fn run(&self, text: &[u8], from: usize) -> usize {
         from + slice(text, from, text.len()).iter().take_while(|byte| self.has(**byte)).count()
     }
+}
 
-    /// Every run of at least `least` members in `text[from..]`, where none reaches in from before. Looks at the far end
-    /// of the shortest run first: in ordinary text most bytes are never looked at.
-    pub(crate) fn runs(&self, text: &[u8], from: usize, least: usize, out: &mut Vec<(usize, usize)>) {
-        let mut start = from;
-        while let Some(window) = text.get(start..start + least) {
-            if let Some(other) = window.iter().rposition(|byte| !self.has(*byte)) {
-                start += other + 1;
-                continue;
-            }
-            let end = self.run(text, start + least);
-            out.push((start, end));
-            start = end + 1;
-        }
+/// Bytes that are looked at together.
+pub(crate) const BLOCK: usize = 64;
+
+/// Which bytes of a block are members: a bit for each, the first one lowest. The processor compares many at once.
+#[inline]
+pub(crate) fn members(block: &[u8; BLOCK], is_member: impl Fn(u8) -> bool) -> u64 {
+    let mut flags = [0; BLOCK];
+    for (flag, byte) in flags.iter_mut().zip(block) {
+        *flag = u8::from(is_member(*byte));
     }
+    let (eights, _) = flags.as_chunks();
+    // Eight bytes that are 0 or 1 become eight bits.
+    let gathered =
+        eights.iter().map(|eight| u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56);
+    gathered.enumerate().fold(0, |bits, (place, eight)| bits | eight << (8 * place))
+}
+
+/// The first bytes of a text, and zeros where it has no more.
+#[inline]
+pub(crate) fn padded<const N: usize>(text: &[u8]) -> [u8; N] {
+    let mut block = [0; N];
+    let length = text.len().min(N);
+    if let (Some(to), Some(from)) = (block.get_mut(..length), text.get(..length)) {
+        to.copy_from_slice(from);
+    }
+    block
+}
+
+/// What `of` says of every block of a text. What the last block lacks is zero, and not told.
+#[inline]
+fn blocks(text: &[u8], of: impl Fn(&[u8; BLOCK]) -> u64) -> impl Iterator<Item = u64> {
+    let (whole, rest) = text.as_chunks::<BLOCK>();
+    let last = (!rest.is_empty()).then(|| of(&padded(rest)) & ((1 << rest.len()) - 1));
+    whole.iter().map(of).chain(last)
+}
+
+/// Every place in `text[from..]` that `of` says a bit for.
+#[inline]
+pub(crate) fn each_block(
+    text: &[u8],
+    from: usize,
+    of: impl Fn(&[u8; BLOCK]) -> u64,
+) -> impl Iterator<Item = usize> {
+    blocks(slice(text, from, text.len()), of).zip((from..).step_by(BLOCK)).flat_map(|(mut word, base)| {
+        std::iter::from_fn(move || {
+            let place = (word != 0).then(|| base + length(word.trailing_zeros()));
+            word &= word.wrapping_sub(1);
+            place
+        })
+    })
+}
+
+/// Adds every run of at least `least` members in `text[from..]`, where none reaches in from before. `least` is no more
+/// than a block.
+#[inline]
+pub(crate) fn runs(
+    text: &[u8],
+    from: usize,
+    least: usize,
+    is_member: impl Fn(u8) -> bool,
+    out: &mut Vec<(usize, usize)>,
+) {
+    let mut words = blocks(slice(text, from, text.len()), |block| members(block, &is_member));
+    let (mut base, mut open, mut next) = (from, None, words.next());
+    while let Some(mut word) = next {
+        next = words.next();
+        if let Some(start) = open {
+            let ones = word.trailing_ones();
+            if ones < u64::BITS {
+                out.push((start, base + length(ones)));
+                (word, open) = (word & (u64::MAX << ones), None);
+            }
+        }
+        if open.is_none() {
+            let mut starts = followed(word, next.unwrap_or(0), least);
+            while starts != 0 {
+                let start = starts.trailing_zeros();
+                let end = start + (word >> start).trailing_ones();
+                if end >= u64::BITS {
+                    open = Some(base + length(start));
+                    break;
+                }
+                out.push((base + length(start), base + length(end)));
+                starts &= u64::MAX << end;
+            }
+        }
+        base += BLOCK;
+    }
+    out.extend(open.map(|start| (start, text.len())));
+}
+
+/// Where at least `least` members stand from there on, within this word and the next.
+#[inline]
+fn followed(word: u64, next: u64, least: usize) -> u64 {
+    let (mut low, mut high, mut have) = (word, next, 1);
+    while have < least {
+        let step = have.min(least - have);
+        // Less than a word, as `least` is.
+        low &= low >> step | high << (BLOCK - step);
+        high &= high >> step;
+        have += step;
+    }
+    low
+}
+
+const fn length(bits: u32) -> usize {
+    bits as usize
 }
 
 /// `text[from..to]`, or nothing where that is no range.
+#[inline]
 pub(crate) fn slice(text: &[u8], from: usize, to: usize) -> &[u8] {
     text.get(from..to.min(text.len())).unwrap_or_default()
 }
 
 /// The byte at a position, if there is one.
+#[inline]
 pub(crate) fn at(text: &[u8], position: usize) -> Option<u8> {
     text.get(position).copied()
 }
 
 /// The byte before a position, if there is one.
+#[inline]
 pub(crate) fn before(text: &[u8], position: usize) -> Option<u8> {
     position.checked_sub(1).and_then(|position| at(text, position))
 }
 
 /// Whether these bytes stand right before a position.
+#[inline]
 pub(crate) fn stands_before(text: &[u8], position: usize, wanted: &[u8]) -> bool {
     position.checked_sub(wanted.len()).is_some_and(|from| slice(text, from, position) == wanted)
 }
 
 /// Where the blanks (not newlines) that start at `from` end, looking at no more than `most`.
+#[inline]
 pub(crate) fn skip_blanks(text: &[u8], from: usize, most: usize) -> usize {
     let blanks = slice(text, from, from.saturating_add(most));
     from + blanks.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
@@ -103,7 +204,58 @@ pub(crate) fn line_end(text: &[u8], from: usize) -> usize {
 }
 
 /// Whether random text could look so: at least two of lower case, upper case and digits.
+#[inline]
 pub(crate) fn mixed(text: &[u8]) -> bool {
-    let kinds: [fn(&u8) -> bool; 3] = [u8::is_ascii_lowercase, u8::is_ascii_uppercase, u8::is_ascii_digit];
-    kinds.iter().filter(|kind| text.iter().any(*kind)).count() >= 2
+    // Without a way out: so the processor looks at many at once.
+    let has = |is: fn(&u8) -> bool| text.iter().fold(false, |has, byte| has | is(byte));
+    let (small, capitals) = (has(u8::is_ascii_lowercase), has(u8::is_ascii_uppercase));
+    u8::from(small) + u8::from(capitals) + u8::from(has(u8::is_ascii_digit)) >= 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pseudo-random numbers, the same every time.
+    fn numbers() -> impl FnMut(usize) -> usize {
+        let mut state = 3_u64;
+        move |below| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        }
+    }
+
+    #[test]
+    fn runs_are_found_as_one_by_one() {
+        let mut next = numbers();
+        for _ in 0..4_000 {
+            // Long and short runs, within a block and over its end.
+            let rare = 2 + next(60);
+            let text: Vec<u8> = (0..next(400)).map(|_| if next(rare) == 0 { b' ' } else { b'a' }).collect();
+            let (from, least) = (next(text.len() + 1), 1 + next(BLOCK));
+            let mut expected = Vec::new();
+            let mut start = from;
+            for part in text[from..].split(|byte| *byte == b' ') {
+                if part.len() >= least {
+                    expected.push((start, start + part.len()));
+                }
+                start += part.len() + 1;
+            }
+            let mut found = Vec::new();
+            runs(&text, from, least, |byte| byte == b'a', &mut found);
+            assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn every_place_of_a_block_is_told() {
+        let mut next = numbers();
+        for _ in 0..1_000 {
+            let text: Vec<u8> = (0..next(300)).map(|_| u8::try_from(next(256)).unwrap()).collect();
+            let from = next(text.len() + 1);
+            let expected: Vec<usize> = (from..text.len()).filter(|place| text[*place] >= 0x80).collect();
+            let found = each_block(&text, from, |block| members(block, |byte| byte >= 0x80));
+            assert_eq!(found.collect::<Vec<_>>(), expected);
+        }
+    }
 }

@@ -19,6 +19,9 @@
 //! the mark [`MARK`] in place of every hit. [`Redactor`] does it for a text at hand, [`Sink`] for a
 //! stream; both run the same machine, so the result does not depend on how the stream was cut.
 //!
+//! Most bytes are looked at in blocks of bytes, many at once, and by no finder: a block says where a literal may begin, where
+//! a run of characters is long enough for a key, and where something cannot be seen (`bytes`, `find::anchors`).
+//!
 //! Invariants: time is linear in the input and memory is bounded, whatever the input is; the mark does
 //! not tell what it hides; what is masked is never written anywhere first; masking twice is masking once;
 //! nothing is built at run time for the families, whose tables are made by the compiler.
@@ -35,6 +38,7 @@ mod redactor;
 mod search;
 mod sink;
 mod tame;
+mod words;
 
 pub use known::LearnError;
 pub use patterns::{BadPattern, Flaw};

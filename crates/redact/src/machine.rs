@@ -7,13 +7,20 @@
 //! In a piece, what starts in its last [`GUARD`] bytes is left to the next piece, which may look back
 //! [`CONTEXT`] bytes. A secret that reaches the end of a piece is carried on ([`Carry`]).
 //!
+//! Text is looked at in blocks of bytes, all of a block together ([`crate::bytes::members`]): for places where a literal may
+//! begin, for runs of characters that a key could have, for characters that cannot be seen. Only there a finder looks at
+//! single bytes. A line in which a word is parted by what cannot be seen is searched once more without it.
+//!
 //! Lines that were changed are searched again until nothing more is found ([`Machine::emit`]), so that masking twice is
 //! masking once.
 
 use crate::MARK;
-use crate::bytes::{before, line_end, line_start, slice};
+use crate::bytes::{before, line_end, line_start, runs, slice};
+use crate::find::below::Below;
 use crate::find::pem::Block;
-use crate::find::{Body, Finds, Hit, Homes, RANDOM, RUN, Seen, With, families, homes, personal, random};
+use crate::find::{
+    Body, Finds, Hit, Homes, RANDOM, Seen, With, families, homes, is_run, parted, personal, random,
+};
 use crate::known::decode::Room;
 use crate::known::{Known, REACH};
 use crate::patterns::Patterns;
@@ -55,6 +62,8 @@ pub(crate) enum Carry {
     Nothing,
     /// A block of key lines.
     Block(Block),
+    /// Lines below a secret name.
+    Below(Below),
     /// A secret that was longer than a piece.
     Body(Body),
 }
@@ -79,7 +88,8 @@ impl Edit {
     ) {
         for edit in edits {
             out.extend_from_slice(slice(text, from, edit.start));
-            if edit.with != With::Nothing {
+            // What is left of a line reads differently without what stood before it.
+            if edit.with != With::Nothing || before(text, edit.end) != Some(b'\n') {
                 places.push(out.len());
             }
             out.extend_from_slice(match edit.with {
@@ -155,15 +165,14 @@ impl Machine {
 
     /// Finds everything that begins in `unit[from..limit]`.
     fn search(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize, limit: usize) {
-        let certificate = self.finds.certificate();
         self.finds.go_on(unit, from);
         families(unit, from, limit, also.homes.as_ref(), &mut self.carry, &mut self.finds);
         let back = if self.is_inside_line { from.saturating_sub(REACH) } else { from };
         self.runs.clear();
         let least = rules.known.shortest_run().map_or(RANDOM, |run| run.min(RANDOM));
-        RUN.runs(unit, back, least, &mut self.runs);
+        runs(unit, back, least, is_run, &mut self.runs);
         // What began in the piece before was judged there.
-        let is_judged = self.is_inside_line && before(unit, from).is_some_and(|byte| RUN.has(byte));
+        let is_judged = self.is_inside_line && before(unit, from).is_some_and(is_run);
         let first = self.runs.partition_point(|(start, _)| *start < from + usize::from(is_judged));
         random(unit, self.runs.get(first..).unwrap_or_default(), limit, &mut self.finds);
         if !rules.known.is_empty() {
@@ -181,39 +190,44 @@ impl Machine {
         if also.personal {
             personal(unit, from, limit, &mut self.finds);
         }
-        if self.finds.has_unseen {
-            self.without_unseen(rules, also, unit, from, limit, certificate);
+        let mut place = from;
+        while let Some(parted) = parted(unit, place) {
+            let start = line_start(unit, parted, parted - from);
+            place = line_end(unit, parted);
+            self.without_unseen(rules, also, slice(unit, 0, place), start, from, limit);
         }
     }
 
-    /// Searches the unit once more as a reader sees it.
+    /// Searches the line at the end of `unit` once more as a reader sees it.
     fn without_unseen(
         &mut self,
         rules: &Rules,
         also: &Also,
         unit: &[u8],
+        start: usize,
         from: usize,
         limit: usize,
-        certificate: Option<Block>,
     ) {
-        let base = if self.is_inside_line { from.saturating_sub(CONTEXT) } else { from };
-        let begin = self.seen.read(slice(unit, base, unit.len()), from - base);
+        let is_inside_line = self.is_inside_line && start == from;
+        let base = if is_inside_line { start.saturating_sub(CONTEXT) } else { start };
+        let begin = self.seen.read(slice(unit, base, unit.len()), start - base);
         let limit_here = self.seen.here(limit.saturating_sub(base));
         let second = self.second.get_or_insert_default();
-        second.begin(certificate, self.is_inside_line);
+        let quiet = if self.finds.is_quiet(start) { self.seen.text().len() } else { 0 };
+        second.begin(quiet, is_inside_line);
         second.search(rules, also, self.seen.text(), begin, limit_here);
         for hit in &second.finds.hits {
-            let (start, end) = self.seen.place(hit.start, hit.end);
-            let (start, end) = ((base + start).max(from), base + end);
-            if end > start && start < limit {
-                self.finds.hits.push(Hit { start, end, ..*hit });
+            let (first, end) = self.seen.place(hit.start, hit.end);
+            let (first, end) = ((base + first).max(start), base + end);
+            if end > first && first < limit {
+                self.finds.hits.push(Hit { start: first, end, ..*hit });
             }
         }
     }
 
-    fn begin(&mut self, certificate: Option<Block>, is_inside_line: bool) {
+    fn begin(&mut self, quiet: usize, is_inside_line: bool) {
         (self.carry, self.is_inside_line) = (Carry::Nothing, is_inside_line);
-        self.finds.begin(certificate);
+        self.finds.begin(quiet);
     }
 
     /// Joins hits that touch, leaves out what is dropped anyway, and orders everything.
@@ -307,7 +321,7 @@ impl Machine {
             }
             let start = line_start(out, *place, place - line);
             let end = line_end(out, *place);
-            second.begin(None, false);
+            second.begin(0, false);
             let text = slice(out, start, end);
             if second.step(rules, also, text, 0, End::OfText) == Some(text.len()) && !second.edits.is_empty()
             {

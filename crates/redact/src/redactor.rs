@@ -51,7 +51,10 @@ impl Redactor {
         self
     }
 
-    /// From now on masks this exact value too, and its base64, hex, JSON, URL- and shell-escaped forms.
+    /// From now on masks this exact value too, however a program writes it: as base64, hex (also in pairs), JSON, URLs,
+    /// strings of shells and programs, markup, UTF-16, and base64 or URLs twice over. Of a value that is broken into lines
+    /// a piece of twenty bytes or more is found in each of them; a value of fewer than eight bytes is refused, as it occurs
+    /// by chance.
     ///
     /// # Errors
     /// [`LearnError`]; then the value will not be masked, and the caller must not use it as a secret.

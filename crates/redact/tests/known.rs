@@ -155,3 +155,138 @@ fn a_value_with_lines_is_found_encoded_as_a_whole() {
     }
     assert_eq!(redactor.learn(&vec![b'a'; 70_000]), Err(LearnError::TooLong));
 }
+
+/// Every way in which programs write text that is not plain.
+fn writings(value: &str) -> Vec<(&'static str, String)> {
+    let each = |write: &dyn Fn(u8) -> String| -> String { value.bytes().map(write).collect() };
+    let pairs: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let some = |keep: &str, write: &dyn Fn(u8) -> String| -> String {
+        value
+            .bytes()
+            .map(|byte| {
+                let plain = byte.is_ascii_alphanumeric() || keep.as_bytes().contains(&byte);
+                if plain { char::from(byte).to_string() } else { write(byte) }
+            })
+            .collect()
+    };
+    let percent = |byte: u8| format!("%{byte:02X}");
+    let once = some("-_.~", &percent);
+    let units = |unit: fn(u16) -> [u8; 2]| -> String {
+        String::from_utf8_lossy(&value.encode_utf16().flat_map(unit).collect::<Vec<u8>>()).into_owned()
+    };
+    let json: String = value.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    let markup = |quote: &str| {
+        let text = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        text.replace('"', "&quot;").replace('\'', quote)
+    };
+    let mut all = vec![
+        ("hex with colons", pairs.join(":")),
+        ("hex with blanks", pairs.join(" ").to_uppercase()),
+        ("hex with hyphens", pairs.join("-")),
+        (
+            "hex in fours",
+            hex::encode(value)
+                .as_bytes()
+                .chunks(4)
+                .map(|four| String::from_utf8_lossy(four))
+                .collect::<Vec<_>>()
+                .join(" "),
+        ),
+        ("hex of strings", each(&|byte| format!("\\x{byte:02x}"))),
+        ("octal", each(&|byte| format!("\\{byte:03o}"))),
+        ("all of a URL", each(&percent)),
+        ("all of a URL in lower case", each(&|byte| format!("%{byte:02x}"))),
+        ("a URL that keeps slashes", some("-_.~/", &percent)),
+        ("a URL that keeps more", some("-_.~/!*'();:@&=+$,?#[]", &percent)),
+        ("a form", some("-_.~", &|byte| if byte == b' ' { "+".into() } else { percent(byte) })),
+        ("a URL in a URL", once.replace('%', "%25")),
+        ("JSON in full", json.clone()),
+        ("JSON in JSON in full", json.replace('\\', "\\\\")),
+        ("markup", markup("&#39;")),
+        ("markup of another kind", markup("&#x27;")),
+        ("markup with names", markup("&apos;")),
+        ("markup in numbers", value.chars().map(|c| format!("&#{};", u32::from(c))).collect()),
+        ("a string of a shell", format!("$'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))),
+        ("base64 of base64", STANDARD.encode(STANDARD.encode(value))),
+        ("base64 of base64 without padding", STANDARD_NO_PAD.encode(STANDARD_NO_PAD.encode(value))),
+        (
+            "base64 in a URL",
+            STANDARD.encode(value).replace('+', "%2B").replace('/', "%2F").replace('=', "%3D"),
+        ),
+    ];
+    if value.is_ascii() {
+        all.push(("sixteen bits, little end first", units(u16::to_le_bytes)));
+        all.push(("sixteen bits, big end first", units(u16::to_be_bytes)));
+    }
+    all
+}
+
+#[test]
+fn sec_12_a_learned_value_is_masked_however_it_is_written() {
+    let mut missed = Vec::new();
+    for secret in
+        SECRETS.iter().chain(&["hunter2hunter2", "it's <b>&\"x\\y", "correct-horse-9-battery/staple"])
+    {
+        let redactor = Redactor::new();
+        redactor.learn(secret.as_bytes()).unwrap();
+        for (form, written) in writings(secret) {
+            for text in [
+                written.clone(),
+                format!("it said {written} and went on"),
+                format!("{{\"a\":\"{written}\"}}\n"),
+            ] {
+                let scrubbed = redactor.scrub(&text).into_owned();
+                let left = text.len() - written.len() + 6 + 3 * usize::from(form.contains("base64"));
+                if !scrubbed.contains("***") || scrubbed.len() > left {
+                    missed.push(format!("{secret:?} as {form}: {text:?} gave {scrubbed:?}"));
+                }
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{}:\n{}", missed.len(), missed.join("\n"));
+}
+
+#[test]
+fn sec_12_a_learned_value_is_masked_in_base64_that_is_broken_into_lines() {
+    let redactor = Redactor::new();
+    let value =
+        "correct-horse-9-battery/staple-and-then-some-more-words-to-be-longer-than-a-line-of-base64-is";
+    redactor.learn(value.as_bytes()).unwrap();
+    for width in [64, 76] {
+        for lead in ["", "user:", "{\"a\":1,\"key\":\""] {
+            let whole = STANDARD_NO_PAD.encode(format!("{lead}{value}"));
+            for end in ["\n", "\\n", "\\r\\n"] {
+                let lines: Vec<&str> =
+                    whole.as_bytes().chunks(width).map(|line| std::str::from_utf8(line).unwrap()).collect();
+                let text = lines.join(end);
+                let scrubbed = redactor.scrub(&text).into_owned();
+                let left = scrubbed.split(['\n', '\\', '*']).map(str::len).max().unwrap();
+                // What is too short to hold a piece of the value in its own line may stay.
+                assert!(
+                    left <= 28.max(lead.len() * 2) && scrubbed.contains("***"),
+                    "{text:?} gave {scrubbed:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Values of letters and digits are searched in runs of such only; one with a sign makes the search go everywhere.
+#[test]
+fn sec_16_a_value_is_found_wherever_it_stands_whatever_others_are_known() {
+    for other in [None, Some(&b"with a sign!"[..])] {
+        for value in ["k8sWord1", "zQ4vN7xK2mB9tR5w", "correct-horse-battery-staple-once-more", "a-b_c/d+e"] {
+            let redactor = Redactor::new();
+            redactor.learn(value.as_bytes()).unwrap();
+            if let Some(other) = other {
+                redactor.learn(other).unwrap();
+            }
+            for (before, after) in
+                [("", ""), ("x", "y"), ("(", ")"), ("é", "é"), ("-------", "\n"), ("a ", ".b")]
+            {
+                let text = format!("{before}{value}{after}");
+                assert_eq!(redactor.scrub(&text), format!("{before}***{after}"), "{text}");
+            }
+        }
+    }
+}

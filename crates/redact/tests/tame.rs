@@ -1,11 +1,15 @@
 //! What acts on the viewer's terminal is taken out of output that is kept; colours stay.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod common;
+
 use std::borrow::Cow;
 use std::io::Write;
 
 use proptest::prelude::*;
 use redact::{Redactor, Sink, Tame, tame};
+
+use common::{PLACES, SECRETS, SHAPES};
 
 const ACTS: &[(&str, &str)] = &[
     // Clipboard, title, hyperlink.
@@ -94,5 +98,24 @@ proptest! {
             prop_assert!(rest[0] == b'[' && rest[1 + length] == b'm');
         }
         prop_assert!(!once.windows(2).any(|pair| pair[0] == 0xc2 && (0x80..0xa0).contains(&pair[1])));
+    }
+}
+
+/// What is masked beside a colour leaves the colour whole or takes all of it: else what is left would act.
+#[test]
+fn no_colour_is_torn_by_a_mark() {
+    let redactor = Redactor::new();
+    let key = "MIIEowIBAAKCAQEAxgNSAa7XVwVh3b1zJ8pQ9rStUvWxYzAbCdEfGhIjKlMnOpQr";
+    let all =
+        SECRETS.iter().map(|(_, secret)| *secret).chain(SHAPES.iter().map(|(text, ..)| *text)).chain([key]);
+    for secret in all {
+        for (colour, end) in [("\x1b[31m", "\x1b[0m"), ("\x1b[1;31m", "\x1b[m"), ("\x1b[38;5;12m", "\x1b[0m")]
+        {
+            for place in PLACES {
+                let text = place.replace("{}", &format!("{colour}{secret}{end}"));
+                let once = redactor.scrub(&text).into_owned();
+                assert_eq!(tame(once.as_bytes()), once.as_bytes(), "{text:?}");
+            }
+        }
     }
 }

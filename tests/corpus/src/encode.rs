@@ -60,6 +60,12 @@ pub(crate) fn single(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n")
 }
 
+/// Text of XML and HTML, and the inside of an attribute.
+pub(crate) fn markup(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;").replace('\'', "&#39;")
+}
+
 /// As GitHub's and npm's tokens end: a checksum of what stands before, six digits of base 62. Scanners that look at
 /// it shall not be told that ours are wrong.
 pub(crate) fn with_checksum(random: &str) -> String {

@@ -3,7 +3,7 @@
 //! Apart from the labelled corpus: no scanner can find what only its owner knows.
 
 use crate::dice::{ALNUM, Dice};
-use crate::encode::{base64, base64_url, json, url};
+use crate::encode::{base64, base64_url, json, markup, url};
 
 /// A value without any shape, and how it comes back.
 #[derive(Clone, Debug)]
@@ -27,6 +27,10 @@ pub fn known(seed: u64, values: usize) -> Vec<Known> {
         let value = value(&mut dice);
         let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
         let before = dice.between(0, 2);
+        let pairs: Vec<String> = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let percent: String = value.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let units: String = value.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let bytes: String = value.bytes().map(|byte| format!("\\x{byte:02x}")).collect();
         let forms = [
             ("as it is", value.clone()),
             ("base64", base64(&value)),
@@ -39,6 +43,14 @@ pub fn known(seed: u64, values: usize) -> Vec<Known> {
             ("JSON", json(&value)),
             ("JSON in JSON", json(&json(&value))),
             ("shell", format!("'{}'", value.replace('\'', "'\\''"))),
+            ("hex with colons", pairs.join(":")),
+            ("hex with blanks", pairs.join(" ")),
+            ("bytes of a string", bytes),
+            ("all of a URL", percent),
+            ("a URL in a URL", url(&url(&value))),
+            ("JSON in full", units),
+            ("markup", markup(&value)),
+            ("base64 of base64", base64(base64(&value))),
         ];
         for (form, written) in forms {
             // None of these words is one that values are made of.

@@ -16,6 +16,7 @@ mod plain;
 mod sample;
 mod secrets;
 mod words;
+mod writings;
 
 pub use known::{Known, known, known_values};
 pub use plain::{Plain, negatives, transcript};

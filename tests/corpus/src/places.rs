@@ -5,6 +5,7 @@ use crate::encode::{json, shell, single, url};
 use crate::families::Make;
 use crate::sample;
 use crate::words::capital;
+use crate::writings;
 
 pub(crate) const PLACES: [&str; 18] = [
     "alone",
@@ -32,6 +33,9 @@ pub(crate) fn render(place: &'static str, make: &Make, dice: &mut Dice) -> Optio
     if place == "chunked" {
         let inner = dice.pick(&["prose", "JSON", "environment", "log line", "Python"]);
         return render(inner, make, dice);
+    }
+    if writings::PLACES.contains(&place) {
+        return writings::render(place, make, dice);
     }
     match make {
         Make::Token(make) => {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::dice::Dice;
 use crate::families::FAMILIES;
 use crate::places::{PLACES, render};
+use crate::writings;
 
 pub(crate) const OPEN: char = '\u{e000}';
 pub(crate) const CLOSE: char = '\u{e001}';
@@ -44,7 +45,7 @@ pub(crate) fn hidden(secret: &str) -> String {
 pub fn positives(seed: u64) -> Vec<Sample> {
     let mut all = Vec::new();
     for family in FAMILIES {
-        for place in PLACES {
+        for place in PLACES.into_iter().chain(writings::PLACES) {
             for round in 0..ROUNDS {
                 let mut dice = Dice::of(seed, &[family.name, place], round);
                 if let Some(marked) = render(place, &family.make, &mut dice) {
@@ -171,7 +172,7 @@ mod tests {
                 all.iter().filter(|one| one.family == family.name).map(|one| one.place).collect();
             assert!(places.len() >= 3, "{} stands only in {places:?}", family.name);
         }
-        for place in PLACES {
+        for place in PLACES.into_iter().chain(writings::PLACES) {
             assert!(all.iter().filter(|one| one.place == place).count() >= 40, "{place}");
         }
         assert!(all.iter().filter(|one| one.place == "chunked").all(|one| one.pieces().count() == 4));

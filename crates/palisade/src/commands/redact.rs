@@ -3,8 +3,8 @@
 //! Flow: files or standard input -> what acts on a terminal is taken out -> secrets are masked -> standard output.
 //! With `--check` nothing is passed on: the places are told, never what stands there.
 //!
-//! Invariants: memory is bounded whatever comes, also bytes that are no text; a reader that goes away is not worth a
-//! word; a pattern that cannot be used is told by its place, and then nothing is read.
+//! Invariants: memory is bounded whatever comes, also bytes that are no text; UTF-16 is refused, since nothing would be found in
+//! it; a reader that goes away is not worth a word; a pattern that cannot be used is told by its place, and then nothing is read.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -98,6 +98,15 @@ fn each_part(path: &Path, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Resu
         Box::new(File::open(path).map_err(failed)?)
     };
     let mut part = vec![0; PART];
+    // Two bytes say that all characters have two: no secret would be found in them.
+    let (start, _) = part.split_at_mut(2);
+    let length = filled(&mut source, start).map_err(failed)?;
+    if matches!(start, [0xff, 0xfe] | [0xfe, 0xff]) {
+        let message =
+            format!("`{}` is UTF-16; turn it into UTF-8 first, with `iconv -t utf-8`", path.display());
+        return Err(Stop::Source(message));
+    }
+    take(part.get(..length).unwrap_or_default()).map_err(|_| Stop::Reader)?;
     loop {
         let length = match source.read(&mut part) {
             Ok(0) => return Ok(()),
@@ -107,6 +116,20 @@ fn each_part(path: &Path, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Resu
         };
         take(part.get(..length).unwrap_or_default()).map_err(|_| Stop::Reader)?;
     }
+}
+
+/// Reads until the room is full or nothing more comes; how much that was.
+fn filled(source: &mut impl Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut length = 0;
+    while let Some(rest) = room.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match source.read(rest) {
+            Ok(0) => break,
+            Ok(more) => length += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
 }
 
 /// Passes one file on.

@@ -1,10 +1,12 @@
 //! The one pass over all text: literals that stand in or before secrets, all searched at once.
 //!
-//! Three bytes at a time, folded to lower case, are a hash; a table of bits says whether a literal begins with
-//! that hash. Nearly all text ends there. The tables are made by the compiler, so that a program which masks a few
-//! words in all its life pays nothing for them.
+//! Three bytes at a time, folded to lower case, are a hash, and a table says whether a literal begins with that hash: mostly
+//! none. The hashes of a block are made together, as the processor works on many numbers at once, and what is left of a
+//! block is a word with a bit for each place where a literal may begin. The tables are made by the compiler, so that a
+//! program which masks a few words in all its life pays nothing for them.
 
 use super::{Kind, field, pem, token};
+use crate::bytes::{BLOCK, padded, slice};
 
 /// Literals beside those of tokens and of names.
 const OTHERS: &[(&str, Kind)] = &[
@@ -14,54 +16,32 @@ const OTHERS: &[(&str, Kind)] = &[
     (pem::BEGIN, Kind::Pem),
     ("-----BEGIN%20", Kind::PemUrl),
     ("-----BEGIN+", Kind::PemUrl),
-    // The first bytes of private keys without their first line: PKCS#1, PKCS#8 (RSA, EC, Ed25519, X25519), OpenSSH.
+    (pem::SPACED, Kind::Pem),
+    // The first bytes of private keys without their first line: PKCS#1, PKCS#8 (RSA, EC, Ed25519, X25519), SEC1, OpenSSH.
     ("IBAAKCA", Kind::KeyBody),
     ("BADANBgkqhkiG9w0BAQEFAAS", Kind::KeyBody),
     ("AgEAMBMGByqGSM49", Kind::KeyBody),
     ("MC4CAQAwBQYDK2V", Kind::KeyBody),
+    ("MHcCAQEEI", Kind::KeyBody),
     ("b3BlbnNzaC1rZXktdjE", Kind::KeyBody),
-    // `curl -u name:word`, `--user name:word`
-    (" -u ", Kind::Login),
-    (" --user ", Kind::Login),
-    // `CREATE USER … IDENTIFIED BY '…'`, `sshpass -p …`
-    ("identified by '", Kind::Sql),
-    ("identified by \"", Kind::Sql),
-    ("sshpass -p", Kind::After),
-    // Characters that cannot be seen and can stand within a token.
-    ("\u{200b}", Kind::Unseen),
-    ("\u{200c}", Kind::Unseen),
-    ("\u{200d}", Kind::Unseen),
-    ("\u{200e}", Kind::Unseen),
-    ("\u{200f}", Kind::Unseen),
-    ("\u{2060}", Kind::Unseen),
-    ("\u{2061}", Kind::Unseen),
-    ("\u{2062}", Kind::Unseen),
-    ("\u{2063}", Kind::Unseen),
-    ("\u{2064}", Kind::Unseen),
-    ("\u{2028}", Kind::Unseen),
-    ("\u{2029}", Kind::Unseen),
-    ("\u{202a}", Kind::Unseen),
-    ("\u{202b}", Kind::Unseen),
-    ("\u{202c}", Kind::Unseen),
-    ("\u{202d}", Kind::Unseen),
-    ("\u{202e}", Kind::Unseen),
-    ("\u{2066}", Kind::Unseen),
-    ("\u{2067}", Kind::Unseen),
-    ("\u{2068}", Kind::Unseen),
-    ("\u{2069}", Kind::Unseen),
-    ("\u{180e}", Kind::Unseen),
-    ("\u{fe0e}", Kind::Unseen),
-    ("\u{fe0f}", Kind::Unseen),
-    ("\u{feff}", Kind::Unseen),
-    ("\u{1b}[0", Kind::Unseen),
-    ("\u{1b}[1", Kind::Unseen),
-    ("\u{1b}[2", Kind::Unseen),
-    ("\u{1b}[3", Kind::Unseen),
-    ("\u{1b}[4", Kind::Unseen),
-    ("\u{1b}[7", Kind::Unseen),
-    ("\u{1b}[9", Kind::Unseen),
-    ("\u{1b}[K", Kind::Unseen),
-    ("\u{1b}[m", Kind::Unseen),
+    // `curl -u name:word`, `--user name:word`, `--proxy-user name:word`
+    (" -u", Kind::Login),
+    ("\"-u\"", Kind::Login),
+    ("-user ", Kind::Login),
+    ("-user=", Kind::Login),
+    // `mysql -p…`, `docker login -p …`, `redis-cli -a …`, `ldapsearch -w …`, `curl -b …`
+    (" -p", Kind::Option),
+    ("\"-p", Kind::Option),
+    ("'-p", Kind::Option),
+    (" -a ", Kind::Option),
+    (" -w ", Kind::Option),
+    (" -b ", Kind::Option),
+    // `host:5432:database:user:word`
+    (":5432:", Kind::Account),
+    (":*:", Kind::Account),
+    // `CREATE USER … IDENTIFIED BY '…'`
+    ("identified by ", Kind::Sql),
+    ("identified with ", Kind::Sql),
     // Homes.
     ("/home/", Kind::Home),
     ("/users/", Kind::Home),
@@ -74,8 +54,9 @@ const TOKENS: usize = token::RULES.len();
 const NAMES: usize = field::WORDS.len();
 const COUNT: usize = TOKENS + NAMES + OTHERS.len();
 /// Of the hash.
-const BITS: u32 = 16;
-const BUCKETS: usize = 1 << (BITS - 4);
+const BITS: u32 = 15;
+const HASHES: usize = 1 << BITS;
+const BUCKETS: usize = HASHES / 16;
 /// Makes capitals small; other characters become others, the same everywhere.
 const FOLD: u32 = 0x2020_2020;
 
@@ -100,17 +81,22 @@ fn kind(index: usize) -> Option<Kind> {
     }
 }
 
-const fn hash(four: u32) -> u32 {
-    ((four | FOLD) & 0x00ff_ffff).wrapping_mul(0x9e37_79b1) >> (32 - BITS)
+/// Six bits of a byte: capitals are small letters, and letters are not signs or digits.
+const fn six(byte: u8) -> u16 {
+    (byte & 0x1f | (byte & 0x40) >> 1) as u16
+}
+
+const fn hash(first: u16, second: u16, third: u16) -> u16 {
+    (first ^ second << 5 ^ third << 10) & (HASHES as u16 - 1)
 }
 
 struct Tables {
-    /// Which hashes a literal begins with.
-    begins: [u64; 1 << (BITS - 6)],
+    /// Of every hash, whether a literal begins with it: one or zero.
+    begins: [u8; HASHES],
     /// The first literal of a bucket of hashes, counted from one.
-    first: [u16; BUCKETS],
+    first: [u8; BUCKETS],
     /// The literal after a literal, counted from one.
-    next: [u16; COUNT],
+    next: [u8; COUNT],
     /// The first four bytes of a literal, folded, and which of their bits count.
     key: [(u32, u32); COUNT],
 }
@@ -123,9 +109,10 @@ static TABLES: Tables = tables();
     reason = "at compile time: out of range is an error of the build"
 )]
 const fn tables() -> Tables {
+    const { assert!(COUNT < 256) };
     let mut tables =
-        Tables { begins: [0; 1 << (BITS - 6)], first: [0; BUCKETS], next: [0; COUNT], key: [(0, 0); COUNT] };
-    // From the last to the first, so that a bucket has them in the order of the table.
+        Tables { begins: [0; HASHES], first: [0; BUCKETS], next: [0; COUNT], key: [(0, 0); COUNT] };
+    // From the last to the first, so that those of a bucket are in the order of the table.
     let mut index = COUNT;
     while index > 0 {
         index -= 1;
@@ -134,11 +121,10 @@ const fn tables() -> Tables {
         let four = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], if is_short { 0 } else { bytes[3] }]);
         let counts = if is_short { 0x00ff_ffff } else { u32::MAX };
         tables.key[index] = ((four | FOLD) & counts, counts);
-        let hash = hash(four);
-        tables.begins[(hash >> 6) as usize] |= 1 << (hash & 63);
-        let bucket = (hash >> 4) as usize;
-        tables.next[index] = tables.first[bucket];
-        tables.first[bucket] = index as u16 + 1;
+        let hash = hash(six(bytes[0]), six(bytes[1]), six(bytes[2])) as usize;
+        tables.begins[hash] = 1;
+        tables.next[index] = tables.first[hash % BUCKETS];
+        tables.first[hash % BUCKETS] = index as u8 + 1;
     }
     tables
 }
@@ -148,28 +134,23 @@ pub(crate) fn literals() -> Vec<&'static str> {
     (0..COUNT).map(literal).collect()
 }
 
-/// The first literal that may begin with these bytes, counted from one.
-#[inline]
-fn may_begin(four: u32) -> u16 {
-    let hash = hash(four);
-    let word = usize::try_from(hash >> 6).ok().and_then(|word| TABLES.begins.get(word)).copied().unwrap_or(0);
-    if word >> (hash & 63) & 1 == 0 {
-        return 0;
-    }
-    let bucket = usize::try_from(hash >> 4).unwrap_or(0);
-    begins_with(four, TABLES.first.get(bucket).copied().unwrap_or(0))
-}
+/// A block and the two bytes after it.
+const SEEN: usize = BLOCK + 2;
 
-/// The first literal from this one on that begins with these bytes, counted from one.
-fn begins_with(four: u32, mut literal: u16) -> u16 {
-    while let Some(index) = usize::from(literal).checked_sub(1) {
-        let (key, counts) = TABLES.key.get(index).copied().unwrap_or_default();
-        if (four | FOLD) & counts == key {
-            return literal;
-        }
-        literal = TABLES.next.get(index).copied().unwrap_or(0);
+/// Where in a block a literal may begin.
+#[inline]
+fn candidates(block: &[u8; SEEN]) -> u64 {
+    let mut hashes = [0; BLOCK];
+    let bytes = block.iter().zip(block.iter().skip(1)).zip(block.iter().skip(2));
+    for (slot, ((a, b), c)) in hashes.iter_mut().zip(bytes) {
+        *slot = hash(six(*a), six(*b), six(*c));
     }
-    0
+    let (eights, _) = hashes.as_chunks::<8>();
+    let of_eight = |eight: &[u16; 8]| {
+        let begins = |hash: u16| TABLES.begins.get(usize::from(hash) % HASHES).copied().map_or(0, u64::from);
+        eight.iter().enumerate().fold(0, |bits, (place, hash)| bits | begins(*hash) << place)
+    };
+    eights.iter().enumerate().fold(0, |bits, (place, eight)| bits | of_eight(eight) << (8 * place))
 }
 
 /// An anchor that was found: where it starts, where it ends, which finder it wakes.
@@ -179,28 +160,68 @@ pub(super) type Found = (usize, usize, Kind);
 pub(super) struct Anchors<'a> {
     text: &'a [u8],
     start: usize,
-    /// Where to go on.
-    at: usize,
     /// The next literal to compare at `start`, counted from one.
-    literal: u16,
+    literal: u8,
+    /// Where the block begins that is looked at, and where in it a literal may begin.
+    block: usize,
+    left: u64,
+    /// Where the block after it begins.
+    after: usize,
 }
 
 impl<'a> Anchors<'a> {
     pub(super) const fn new(text: &'a [u8], from: usize) -> Self {
-        Self { text, start: from, at: from, literal: 0 }
+        Self { text, start: from, literal: 0, block: from, left: 0, after: from }
     }
 
     /// Goes on from here.
     pub(super) fn skip_to(&mut self, place: usize) {
-        if place > self.at {
-            (self.at, self.literal) = (place, 0);
+        if place <= self.start {
+            return;
         }
+        self.literal = 0;
+        if place >= self.after {
+            (self.after, self.left) = (place, 0);
+        } else {
+            self.left &= u64::MAX << (place - self.block);
+        }
+    }
+
+    /// Looks at the next block; not if there is none.
+    fn advance(&mut self) -> Option<()> {
+        let rest = self.text.get(self.after..).filter(|rest| !rest.is_empty())?;
+        self.left =
+            if let Some(block) = rest.first_chunk() { candidates(block) } else { candidates(&padded(rest)) };
+        (self.block, self.after) = (self.after, self.after + BLOCK);
+        Some(())
+    }
+}
+
+impl Anchors<'_> {
+    /// The first literal that begins as the text does here, counted from one.
+    #[inline]
+    fn first_at(&self, place: usize) -> u8 {
+        let rest = slice(self.text, place, self.text.len());
+        let four = rest.first_chunk().copied().unwrap_or_else(|| padded(rest));
+        let [a, b, c, _] = four;
+        let bucket = usize::from(hash(six(a), six(b), six(c))) % BUCKETS;
+        let mut literal = TABLES.first.get(bucket).copied().unwrap_or(0);
+        let four = u32::from_le_bytes(four) | FOLD;
+        while let Some(index) = usize::from(literal).checked_sub(1) {
+            let (key, counts) = TABLES.key.get(index).copied().unwrap_or_default();
+            if four & counts == key {
+                break;
+            }
+            literal = TABLES.next.get(index).copied().unwrap_or(0);
+        }
+        literal
     }
 }
 
 impl Iterator for Anchors<'_> {
     type Item = Found;
 
+    #[inline]
     fn next(&mut self) -> Option<Found> {
         loop {
             while let Some(index) = usize::from(self.literal).checked_sub(1) {
@@ -213,15 +234,12 @@ impl Iterator for Anchors<'_> {
                     return Some((self.start, end, kind));
                 }
             }
-            let rest = self.text.get(self.at..)?;
-            let found = rest.array_windows().enumerate().find_map(|(offset, bytes)| {
-                let literal = may_begin(u32::from_le_bytes(*bytes));
-                (literal != 0).then_some((offset, literal))
-            });
-            let (offset, literal) = found?;
-            self.start = self.at + offset;
-            self.at = self.start + 1;
-            self.literal = literal;
+            while self.left == 0 {
+                self.advance()?;
+            }
+            self.start = self.block + self.left.trailing_zeros() as usize;
+            self.left &= self.left - 1;
+            self.literal = self.first_at(self.start);
         }
     }
 }

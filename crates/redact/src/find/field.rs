@@ -3,9 +3,11 @@
 //! The name decides whether it is a secret; how it is written decides where the value is and how sure
 //! we are ([`Written`]); [`super::value`] decides whether that value is one.
 
+use super::below::Below;
 use super::value::{self, Written};
-use super::{Hit, header};
+use super::{Hit, command, header, markup};
 use crate::bytes::{ByteSet, at, before, line_start, mixed, skip_blanks, slice, stands_before};
+use crate::words::Words;
 
 /// Anchors: every secret name contains one of these.
 pub(super) const WORDS: &[&str] = &[
@@ -31,7 +33,7 @@ pub(super) const WORDS: &[&str] = &[
 ];
 
 /// A name is secret if it ends so, in lower case and without `_`, `-` and `.`.
-const ENDINGS: &[&str] = &[
+static ENDINGS: Words = Words::of(&[
     "password",
     "passwd",
     "pwd",
@@ -85,7 +87,7 @@ const ENDINGS: &[&str] = &[
     "mnemonic",
     "amzsignature",
     "googsignature",
-];
+]);
 
 /// Whole names; what ends so may be anything.
 const WHOLE: &[&str] = &["auth", "sig", "pass"];
@@ -107,7 +109,7 @@ const KEYS: &[&str] =
     &["xapikey", "xauthtoken", "xauthkey", "apikey", "xgoogapikey", "xopenaikey", "xanthropickey"];
 
 /// What may stand after the name of a secret: which of them it is.
-const WHICH: &[&str] = &[
+static WHICH: Words = Words::of(&[
     "prod",
     "production",
     "prd",
@@ -124,7 +126,7 @@ const WHICH: &[&str] = &[
     "qa",
     "uat",
     "value",
-];
+]);
 
 /// Names whose whole line is the value.
 const HEADERS: &[&str] = &["authorization", "cookie"];
@@ -138,7 +140,13 @@ const BLANKS: usize = 16;
 
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 
-pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+pub(super) enum Found {
+    Hit(Hit),
+    /// The value stands in the lines that follow.
+    Below(Below),
+}
+
+pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     // Some anchors hold the sign after the name.
     let end = end - usize::from(before(text, end).is_some_and(|byte| b"=:\"".contains(&byte)));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
@@ -161,21 +169,28 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let name = normal(spelled, &mut plain);
     let ends = |ending: &&str| name.ends_with(ending.as_bytes());
     if HEADERS.iter().any(ends) {
-        return header::find(text, first, last);
+        return header::find(text, first, last).map(Found::Hit);
     }
-    let is_whole = WHOLE.iter().any(|whole| name == whole.as_bytes());
+    // `process.env.AUTH`
+    let last_part = spelled.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_whole = WHOLE
+        .iter()
+        .any(|whole| name == whole.as_bytes() || last_part.eq_ignore_ascii_case(whole.as_bytes()));
     let is_pass = is_pass(spelled, name);
     let one = name.strip_suffix(b"s").unwrap_or(name);
     let ends_one = |ending: &&str| one.ends_with(ending.as_bytes());
-    let is_certain = ENDINGS.iter().any(ends) || is_whole || is_pass || is_pw(spelled, name);
-    if !(is_certain || ENDINGS.iter().chain(VAGUE).any(ends_one)) {
+    let is_certain = ENDINGS.end(name) || is_whole || is_pass || is_pw(spelled, name);
+    if !(is_certain || ENDINGS.end(one) || VAGUE.iter().any(ends_one)) {
         return None;
     }
+    if let Some(below) = Below::after(text, first, last, is_certain) {
+        return Some(Found::Below(below));
+    }
+    if let Some(hit) = aside(text, first, last, name) {
+        return Some(Found::Hit(hit));
+    }
     let (from, written) = separator(text, first, last)?;
-    // The folder that a shell is in.
-    let is_folder = at(text, from).is_some_and(|byte| b"/~$.".contains(&byte))
-        || slice(text, from + 1, from + 3) == b":\\";
-    if matches!(name, b"pwd" | b"oldpwd") && is_folder {
+    if matches!(name, b"pwd" | b"oldpwd") && is_folder(text, from) {
         return None;
     }
     let is_key =
@@ -191,13 +206,62 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else.
     let secret = slice(text, hit.start, hit.end);
     let is_other = match name {
-        b"auth" | b"sig" => secret.len() < 12 || !mixed(secret),
+        _ if is_whole && !is_pass => secret.len() < 12 || !mixed(secret),
+        // The key of a keyboard, in HTML.
+        b"accesskey" => secret.len() < 8,
         _ if is_pass => secret.iter().all(u8::is_ascii_digit),
+        // `MODE_PSK = 7,`
+        _ if written == Written::Assigned && secret.len() < 4 => secret.iter().all(u8::is_ascii_digit),
         // `tokens: 4096`, `credentials: 'include'`
         _ if !is_certain => secret.len() < 8 || !mixed(secret) || !secret.iter().any(u8::is_ascii_digit),
         _ => false,
     };
-    (!is_other).then_some(hit)
+    (!is_other).then_some(Found::Hit(hit))
+}
+
+/// The folder that a shell is in: `/src`, `"/src"`, `C:\src`, and `PWD=/src` after `grep PWD:`.
+fn is_folder(text: &[u8], from: usize) -> bool {
+    let from = from + usize::from(at(text, from).is_some_and(|byte| b"\"'".contains(&byte)));
+    at(text, from).is_some_and(|byte| b"/~$.".contains(&byte))
+        || slice(text, from + 1, from + 3) == b":\\"
+        || [&b"PWD="[..], b"OLDPWD="].iter().any(|name| slice(text, from, from + name.len()) == *name)
+}
+
+/// Where no sign stands between a name and its value, or another word stands there.
+fn aside(text: &[u8], first: usize, last: usize, name: &[u8]) -> Option<Hit> {
+    if name == b"htpasswd" {
+        return command::htpasswd(text, last);
+    }
+    if name == b"chpasswd" {
+        return command::piped(text, first);
+    }
+    let is_stdin = slice(text, last.saturating_sub(6), last) == b"-stdin";
+    if is_stdin {
+        return command::piped(text, first);
+    }
+    let is_quoted = at(text, last) == Some(b'"');
+    if is_quoted {
+        return markup::attribute(text, first, last + 1).or_else(|| value_before(text, first, last + 1));
+    }
+    None
+}
+
+/// `"value": "…", "name": "DB_PASSWORD"}`
+fn value_before(text: &[u8], first: usize, closed: usize) -> Option<Hit> {
+    if at(text, skip_blanks(text, closed, BLANKS)) != Some(b'}') {
+        return None;
+    }
+    let lead = slice(text, first.saturating_sub(2 * REACH), first);
+    let comma = memchr::memrchr(b',', lead)?;
+    let named = slice(lead, comma + 1, lead.len()).trim_ascii();
+    if ![&b"\"name\""[..], b"\"key\""].iter().any(|key| named.starts_with(key)) {
+        return None;
+    }
+    let said = slice(lead, 0, comma);
+    let key = b"\"value\":";
+    let place = said.windows(key.len()).rposition(|window| window == key)?;
+    let from = skip_blanks(text, first - lead.len() + place + key.len(), BLANKS);
+    value::find(text, first, from, Written::Set)
 }
 
 /// `DB_PASS`, `dbPass`, `dbpass`, and not `bypass`.
@@ -219,16 +283,15 @@ fn is_pw(spelled: &[u8], name: &[u8]) -> bool {
 
 /// Without a number and without a word that says which: `API_KEY_PROD`, `PASSWORD_1`, `token2`.
 fn shortened(name: &[u8]) -> &[u8] {
+    let name = name.strip_suffix(b"-stdin").unwrap_or(name);
     let numberless = |name: &'_ [u8]| {
         let digits = name.iter().rev().take(3).take_while(|byte| byte.is_ascii_digit()).count();
         name.len() - digits
     };
     let is_sign = |byte: Option<u8>| byte.is_some_and(|byte| b"_-.".contains(&byte));
     let short = slice(name, 0, numberless(name));
-    let which = WHICH.iter().find(|word| {
-        let lead = short.len().saturating_sub(word.len());
-        slice(short, lead, short.len()).eq_ignore_ascii_case(word.as_bytes()) && is_sign(before(short, lead))
-    });
+    let which =
+        WHICH.ending(short).find(|word| is_sign(before(short, short.len().saturating_sub(word.len()))));
     let short = slice(short, 0, short.len() - which.map_or(0, |word| word.len() + 1));
     slice(short, 0, numberless(short))
 }
@@ -258,8 +321,12 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
     // `"name"`, `'name'`, `\"name\"`, `['name']`
     let slashes = slice(text, last, last + 4).iter().take_while(|byte| **byte == b'\\').count();
     let is_quote = |position| at(text, position).is_some_and(|byte| b"\"'`".contains(&byte));
-    let closed = if is_quote(last + slashes) { last + slashes + 1 } else { last };
-    let closed = if at(text, closed) == Some(b']') { closed + 1 } else { closed };
+    let closed = if is_quote(last + slashes) { last + slashes + 1 } else { last + entity(text, last) };
+    let closed = match slice(text, closed, closed + 3) {
+        [b']', ..] => closed + 1,
+        [b'%', b'5', b'D' | b'd'] => closed + 3,
+        _ => closed,
+    };
     let is_option = at(text, first) == Some(b'-');
     let is_quoted = closed > last;
 
@@ -273,7 +340,22 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
             return None;
         }
         (b'=', Some(b'=')) => (sign + 2 + usize::from(at(text, sign + 2) == Some(b'=')), Written::Compared),
-        (b'=', Some(b'>')) | (b':', Some(b'=')) => (sign + 2, Written::Assigned),
+        (b'=', Some(b'>')) | (b':' | b'?', Some(b'=')) => (sign + 2, Written::Assigned),
+        (b'!', Some(b'=')) if sign > closed => (sign + 2, Written::Compared),
+        // `NAME || "…"`, `NAME ||= "…"`, `NAME ?? "…"`
+        (b'|', Some(b'|')) | (b'?', Some(b'?')) => {
+            (sign + 2 + usize::from(at(text, sign + 2) == Some(b'=')), Written::Compared)
+        }
+        // `${NAME:-…}`
+        (b':', Some(b'-')) if before(text, first) == Some(b'{') => (sign + 2, Written::Set),
+        (b':', Some(b'?' | b'+')) if before(text, first) == Some(b'{') => return None,
+        // `| name | … |`
+        (b'|', _) if before(text, first) == Some(b' ') && is_cell(text, first, sign) => {
+            (sign + 1, Written::Told)
+        }
+        (b'<', _) if markup::after_key(text, last).is_some() => {
+            (markup::after_key(text, last)?, Written::Element)
+        }
         // `SECRET`: `secret` explains a word.
         (b':', _)
             if before(text, closed) == Some(b'`')
@@ -284,7 +366,10 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
         (b'=', _) => (sign + 1, spaced(sign + 1)),
         (b':', _) if is_quoted => (sign + 1, Written::Keyed),
         // `name::other` is code, `name://` an address.
-        (b':', Some(b':' | b'/')) => return None,
+        (b':', Some(b':')) => return None,
+        (b':', Some(b'/')) if at(text, sign + 2) == Some(b'/') => return None,
+        // `$token:expr`
+        (b':', Some(next)) if before(text, first) == Some(b'$') && next != b' ' => return None,
         // `a:b:secret:c`
         (b':', _) if before(text, first) == Some(b':') => return None,
         (b':', _) if value::begins_line(text, first) => (sign + 1, Written::Line),
@@ -292,7 +377,15 @@ pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize
         (b'%', Some(b'3')) if at(text, sign + 2).is_some_and(|byte| b"DdAa".contains(&byte)) => {
             (sign + 3, Written::Set)
         }
-        (b'>', _) if before(text, first) == Some(b'<') => (sign + 1, Written::Element),
+        (b'>', _) if markup::begins_element(text, first) => (sign + 1, Written::Element),
+        _ if sign > closed && markup::begins_element(text, first) => {
+            (markup::inside(text, sign)?, Written::Element)
+        }
+        // `<entry key="password">…`, `<setting name="Password" …><value>…`
+        (b'>', _) if is_quoted => (markup::described(text, first, sign)?, Written::Element),
+        (byte, _) if is_quoted && sign > closed && byte.is_ascii_alphabetic() => {
+            (markup::described(text, first, sign)?, Written::Element)
+        }
         // `{"name": "DB_PASSWORD", "value": "…"}`
         (b',', _) if is_quoted && valued(text, sign + 1).is_some() => (valued(text, sign + 1)?, Written::Set),
         // `<add key="Password" value="…"/>`
@@ -329,10 +422,12 @@ fn valued(text: &[u8], from: usize) -> Option<usize> {
 
 /// Whether a quoted name is the first of some values in brackets, and another in quotes follows.
 fn is_argument(text: &[u8], first: usize, from: usize) -> bool {
-    let is_first =
-        first.checked_sub(2).and_then(|place| at(text, place)).is_some_and(|b| b"([{".contains(&b));
-    let next = at(text, skip_blanks(text, from, BLANKS));
-    is_first && next.is_some_and(|byte| b"\"'".contains(&byte))
+    let lead = slice(text, first.saturating_sub(5), first.saturating_sub(1));
+    let lead = lead.strip_suffix(b"b").unwrap_or(lead).trim_ascii_end();
+    let is_first = lead.last().is_some_and(|byte| b"([{".contains(byte));
+    let next = skip_blanks(text, from, BLANKS);
+    let next = next + usize::from(at(text, next) == Some(b'b'));
+    is_first && at(text, next).is_some_and(|byte| b"\"'".contains(&byte))
 }
 
 /// A name, a blank and a value: `ENV API_KEY …`, `login ana password …`, `PASSWORD '…'`, `the password is …`.
@@ -341,6 +436,22 @@ fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usiz
     let is_password = ends_so(name, b"password");
     if stands_before(text, first, b"ENV ") || stands_before(text, first, b"ARG ") {
         return Some((sign, Written::Set));
+    }
+    // `aws configure set NAME …`, `gh secret set NAME --body …`, `setx NAME …`
+    if ["set ", "setx ", "/:"].iter().any(|word| stands_before(text, first, word.as_bytes())) {
+        let body =
+            [&b"--body "[..], b"-b "].into_iter().find(|body| slice(text, sign, sign + body.len()) == *body);
+        return Some((
+            sign + body.map_or(0, <[u8]>::len),
+            if body.is_some() { Written::Set } else { Written::Told },
+        ));
+    }
+    // `{:password "…"}`
+    if before(text, first) == Some(b':') && at(text, sign) == Some(b'"') {
+        return Some((sign, Written::Set));
+    }
+    if let Some(value) = said_for(text, sign, is_password) {
+        return Some(value);
     }
     let told = [&b"is "[..], b"was ", b"is: "]
         .into_iter()
@@ -351,9 +462,50 @@ fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usiz
     }
     let mut words = slice(text, line_start(text, first, 2 * REACH), first).rsplit(|byte| *byte == b' ');
     // The blank before the name, then who, then `login`.
-    let is_netrc = words.nth(2) == Some(b"login");
-    let is_sql = at(text, sign) == Some(b'\'');
-    (is_password && (is_netrc || is_sql)).then_some((sign, Written::Set))
+    let is_netrc = words.nth(2) == Some(b"login") || words.nth(1) == Some(b"login");
+    let is_capital = name.iter().all(u8::is_ascii_uppercase);
+    let is_sql = at(text, sign) == Some(b'\'') || (is_capital && at(text, sign) == Some(b'"'));
+    if is_password && (is_netrc || is_sql) {
+        return Some((sign, Written::Set));
+    }
+    // `password …` and nothing else in the line, as in `.netrc` and properties.
+    let word = slice(text, sign, sign + 2 * REACH).iter().take_while(|byte| **byte > b' ').count();
+    let is_alone =
+        matches!(at(text, sign + word), None | Some(b'\n' | b'\r')) && value::begins_line(text, first);
+    let is_small = name.first().is_some_and(u8::is_ascii_lowercase);
+    (is_password && is_alone && is_small).then_some((sign, Written::Told))
+}
+
+/// `password for ana: …`, `SET PASSWORD FOR 'ana'@'%' = …`
+fn said_for(text: &[u8], sign: usize, is_password: bool) -> Option<(usize, Written)> {
+    let said = slice(text, sign, sign + REACH);
+    let is_for = said.get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"for "));
+    if !is_password || !(is_for || said.starts_with(b"(again)")) {
+        return None;
+    }
+    let place = said.iter().position(|byte| b":=\n".contains(byte))?;
+    let from = skip_blanks(text, sign + place + 1, BLANKS);
+    match said.get(place)? {
+        b'=' => Some((from, Written::Set)),
+        b':' => Some((from, Written::Told)),
+        _ => None,
+    }
+}
+
+/// Whether a name stands alone in a cell of a table, and another cell follows.
+fn is_cell(text: &[u8], first: usize, bar: usize) -> bool {
+    let lead = slice(text, first.saturating_sub(BLANKS), first).trim_ascii_end();
+    let next = slice(text, bar + 1, bar + 1 + REACH);
+    lead.last() == Some(&b'|') && next.trim_ascii_start().iter().take_while(|byte| **byte > b' ').count() >= 8
+}
+
+/// How long the quote is that markup writes here: `&quot;`.
+fn entity(text: &[u8], from: usize) -> usize {
+    let quotes: [&[u8]; 5] = [b"&quot;", b"&#34;", b"&#39;", b"&apos;", b"&#x27;"];
+    quotes
+        .iter()
+        .find(|quote| slice(text, from, from + quote.len()) == **quote)
+        .map_or(0, |quote| quote.len())
 }
 
 fn ends_so(name: &[u8], end: &[u8]) -> bool {

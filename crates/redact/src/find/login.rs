@@ -1,8 +1,9 @@
-//! Names with their passwords: `Basic bmFtZTp3b3Jk` without its header, `curl -u name:word`.
+//! Names with their passwords: `Basic bmFtZTp3b3Jk` without its header, `curl -u name:word`, `IDENTIFIED BY 'word'`,
+//! `host:5432:database:name:word`.
 
-use super::value::is_harmless;
+use super::value::{self, Written, is_harmless};
 use super::{Body, Hit, begins_word};
-use crate::bytes::{ByteSet, line_start, slice};
+use crate::bytes::{ByteSet, at, before, line_end, line_start, skip_blanks, slice};
 use crate::known::decode;
 
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=_-");
@@ -10,6 +11,8 @@ static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=_-");
 const LOOK: usize = 64;
 /// How far back the program may stand.
 const REACH: usize = 256;
+/// Longest line of a file of accounts.
+const LINE: usize = 256;
 
 /// What follows the word `basic`, if it is base64 of text with a colon.
 pub(super) fn basic(text: &[u8], start: usize, end: usize) -> Option<Hit> {
@@ -23,20 +26,78 @@ pub(super) fn basic(text: &[u8], start: usize, end: usize) -> Option<Hit> {
 
 /// What follows `-u` or `--user` of a program that takes a password there.
 pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
-    let quote = slice(text, end, end + 1).first().copied().filter(|byte| b"\"'".contains(byte));
+    // `"-u", "name:word"`
+    let is_listed = before(text, end) == Some(b'"');
+    let end = if is_listed { skip_blanks(text, end, 2) + 1 } else { end };
+    if is_listed && before(text, end) != Some(b',') {
+        return None;
+    }
+    let end = skip_blanks(text, end, 4);
+    let quote = at(text, end).filter(|byte| b"\"'".contains(byte));
     let from = end + usize::from(quote.is_some());
     let word = slice(text, from, from + LOOK);
     let is_over =
         |byte: &u8| quote.map_or(byte.is_ascii_whitespace(), |quote| *byte == quote) || *byte == b'\n';
     let word = slice(word, 0, word.iter().position(is_over).unwrap_or(word.len()));
-    let colon = word.iter().position(|byte| *byte == b':')?;
+    // `smbclient -U name%word`
+    let is_share = at(text, start + 2) == Some(b'U');
+    let sign = if is_share { b'%' } else { b':' };
+    let colon = word.iter().position(|byte| *byte == sign)?;
     let secret = slice(word, colon + 1, word.len());
     let lead = slice(text, line_start(text, start, REACH), start);
+    // What stands before another such option was looked at there.
+    let other = memchr::memmem::rfind(lead, b" -u").map_or(0, |place| place + 3);
+    let lead = slice(lead, other, lead.len());
     let takes = |name: &[u8]| lead.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name));
-    if is_harmless(secret) || !(takes(b"curl") || takes(b"wget") || takes(b"http")) {
+    let is_program =
+        if is_share { takes(b"smb") } else { takes(b"curl") || takes(b"wget") || takes(b"http") };
+    if is_harmless(secret) || !is_program {
         return None;
     }
     let body = quote.map_or(Body::Word, |quote| Body::Quoted { quote, escapes: 0 });
     let first = from + colon + 1;
     Some(Hit::of(first, body.end(text, first), body))
+}
+
+/// What follows `IDENTIFIED BY` or `IDENTIFIED WITH plugin BY`.
+pub(super) fn sql(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+    let is_plain = slice(text, end - 3, end).eq_ignore_ascii_case(b"by ");
+    let from = if is_plain {
+        skip_blanks(text, end, 8)
+    } else {
+        let window = slice(text, end, line_end(slice(text, 0, end + LOOK), end));
+        let by = window.windows(4).position(|word| word.eq_ignore_ascii_case(b" by "))?;
+        skip_blanks(text, end + by + 4, 8)
+    };
+    match at(text, from) {
+        Some(b'\'' | b'"') => value::find(text, start, from, Written::Set),
+        // Without quotes only a statement says it, and statements shout.
+        Some(byte)
+            if is_plain && byte.is_ascii_alphanumeric() && slice(text, start, end) == b"IDENTIFIED BY " =>
+        {
+            value::find(text, start, from, Written::Told)
+        }
+        _ => None,
+    }
+}
+
+/// A line of `.pgpass`: five parts, of which the last is the password.
+pub(super) fn account(text: &[u8], start: usize) -> Option<Hit> {
+    let from = line_start(text, start, LINE);
+    let line = slice(text, from, line_end(slice(text, 0, from + LINE), from)).trim_ascii_end();
+    let mut parts = line.splitn(5, |byte| *byte == b':');
+    let (host, port) = (parts.next()?, parts.next()?);
+    let (base, name, secret) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_word = |part: &[u8]| {
+        !part.is_empty() && part.iter().all(|byte| byte.is_ascii_alphanumeric() || b"*_-.$".contains(byte))
+    };
+    let is_port = port == b"*" || port.iter().all(u8::is_ascii_digit);
+    let is_line = is_word(host) && is_port && is_word(base) && is_word(name);
+    let is_secret = secret.len() >= 6
+        && !secret.iter().all(u8::is_ascii_digit)
+        && !secret.contains(&b' ')
+        && !secret.contains(&b':')
+        && !is_harmless(secret);
+    let end = from + line.len();
+    (is_line && is_secret).then_some(Hit::ended(end - secret.len(), end))
 }

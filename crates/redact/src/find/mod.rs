@@ -7,10 +7,15 @@
 //! a newline, but for the lines of a block.
 
 mod anchors;
+pub(crate) mod below;
+mod command;
 mod field;
 mod header;
 mod home;
+mod list;
 mod login;
+mod look;
+mod markup;
 pub(crate) mod pem;
 mod personal;
 mod random;
@@ -21,10 +26,10 @@ mod value;
 
 pub(crate) use anchors::literals;
 pub(crate) use home::Homes;
-pub(crate) use random::RUN;
-pub(crate) use unseen::Seen;
+pub(crate) use random::is_run;
+pub(crate) use unseen::{Seen, parted};
 
-use crate::bytes::{ByteSet, at, before, line_end, skip_blanks, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, line_end, slice, stands_before};
 use crate::machine::Carry;
 use anchors::Anchors;
 
@@ -148,12 +153,12 @@ enum Kind {
     Bearer,
     Basic,
     Login,
-    After,
+    Option,
+    Account,
     Sql,
     Pem,
     PemUrl,
     KeyBody,
-    Unseen,
     Home,
 }
 
@@ -165,8 +170,6 @@ pub(crate) struct Finds {
     pub(crate) dropped: Vec<(usize, usize)>,
     /// Lines of certificates and public keys: what looks random there is none of our business.
     pub(crate) quiet: Vec<(usize, usize)>,
-    /// Whether a character that cannot be seen stands within a word.
-    pub(crate) has_unseen: bool,
     /// Within the lines of a certificate where the unit ends.
     public: Option<pem::Block>,
 }
@@ -195,15 +198,18 @@ impl Finds {
         }
     }
 
-    /// The certificate that the last unit ended in.
-    pub(crate) const fn certificate(&self) -> Option<pem::Block> {
-        self.public
+    /// Whether this is in a certificate.
+    pub(crate) fn is_quiet(&self, place: usize) -> bool {
+        is_quiet(&self.quiet, place)
     }
 
-    /// Starts anew, within a certificate or not.
-    pub(crate) fn begin(&mut self, certificate: Option<pem::Block>) {
+    /// Starts anew, with a text of which so much is in a certificate.
+    pub(crate) fn begin(&mut self, quiet: usize) {
         self.clear();
-        self.public = certificate;
+        self.public = None;
+        if quiet > 0 {
+            self.quiet.push((0, quiet));
+        }
     }
 
     /// Forgets what the last unit held, and not what it ended in.
@@ -211,7 +217,6 @@ impl Finds {
         self.hits.clear();
         self.dropped.clear();
         self.quiet.clear();
-        self.has_unseen = false;
     }
 }
 
@@ -224,17 +229,17 @@ pub(crate) fn families(
     carry: &mut Carry,
     finds: &mut Finds,
 ) {
-    finds.has_unseen |= unseen::is_rare_within_word(text, from);
     loop {
-        let resumed = resume(text, from, carry);
-        if resumed > from {
+        let is_below = matches!(carry, Carry::Below(_));
+        let resumed = resume(text, from, carry, &mut finds.hits);
+        if resumed > from && !is_below {
             finds.dropped.push((from, resumed));
         }
         if !matches!(carry, Carry::Nothing) {
             return; // All of it was in the block or the secret.
         }
         match until_block(text, resumed, limit, homes, finds) {
-            Some((next, block)) => (from, *carry) = (next, Carry::Block(block)),
+            Some((next, block)) => (from, *carry) = (next, block),
             None => return,
         }
         if from >= text.len() {
@@ -244,11 +249,18 @@ pub(crate) fn families(
 }
 
 /// Where what was carried over ends.
-fn resume(text: &[u8], from: usize, carry: &mut Carry) -> usize {
+fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
     let end = match carry {
         Carry::Nothing => return from,
         Carry::Body(body) => body.end(text, from),
         Carry::Block(block) => match block.end(text, from) {
+            pem::Rest::Ends(end) => {
+                *carry = Carry::Nothing;
+                return end;
+            }
+            pem::Rest::GoesOn => return text.len(),
+        },
+        Carry::Below(below) => match below.go_on(text, from, hits) {
             pem::Rest::Ends(end) => {
                 *carry = Carry::Nothing;
                 return end;
@@ -269,19 +281,12 @@ fn until_block(
     limit: usize,
     homes: Option<&Homes>,
     finds: &mut Finds,
-) -> Option<(usize, pem::Block)> {
+) -> Option<(usize, Carry)> {
     let mut last = (from, from);
     let mut anchors = Anchors::new(text, from);
     while let Some((start, end, kind)) = anchors.next() {
         if start >= limit {
-            // What begins before may be parted by what stands after.
-            if matches!(kind, Kind::Unseen) && unseen::is_within_word(text, start) {
-                finds.has_unseen = true;
-            }
-            if finds.has_unseen {
-                break;
-            }
-            continue;
+            break;
         }
         if last.0 <= start && start < last.1 {
             anchors.skip_to(last.1.min(limit));
@@ -292,22 +297,32 @@ fn until_block(
             Kind::Bearer => token::bearer(text, end),
             Kind::Basic => login::basic(text, start, end),
             Kind::Login => login::option(text, start, end),
-            Kind::After => value::find(text, start, skip_blanks(text, end, 8), value::Written::Set),
-            Kind::Sql => value::find(text, start, end - 1, value::Written::Set),
-            Kind::Field => field::find(text, start, end),
+            Kind::Option => command::option(text, start),
+            Kind::Account => login::account(text, start),
+            Kind::Sql => login::sql(text, start, end),
+            Kind::Field => match field::find(text, start, end) {
+                Some(field::Found::Hit(hit)) => Some(hit),
+                Some(field::Found::Below(below)) => {
+                    return Some((line_end(text, end) + 1, Carry::Below(below)));
+                }
+                None => None,
+            },
             Kind::Url => url::find(text, start, end),
             Kind::PemUrl => pem::url(text, start, end),
-            Kind::KeyBody => pem::body(text, start),
-            Kind::Unseen => {
-                finds.has_unseen |= unseen::is_within_word(text, start);
-                None
-            }
+            Kind::KeyBody => match pem::body(text, start) {
+                Some(pem::Found::Block(hit, block)) => {
+                    finds.hits.push(hit);
+                    return Some((line_end(text, hit.end) + 1, Carry::Block(block)));
+                }
+                Some(pem::Found::Inline(hit)) => Some(hit),
+                Some(pem::Found::Public(..) | pem::Found::PublicInline(_)) | None => None,
+            },
             Kind::Home => homes.and_then(|_| home::find(text, start, end)),
             Kind::Pem => match pem::find(text, start, end) {
                 Some(pem::Found::Inline(hit)) => Some(hit),
                 Some(pem::Found::Block(hit, block)) => {
                     finds.hits.push(hit);
-                    return Some((line_end(text, hit.end) + 1, block));
+                    return Some((line_end(text, hit.end) + 1, Carry::Block(block)));
                 }
                 Some(pem::Found::Public(from, block)) => {
                     finds.public(text, from, block);
@@ -340,15 +355,16 @@ pub(crate) fn random(text: &[u8], runs: &[(usize, usize)], limit: usize, finds: 
         return;
     }
     let quiet = &finds.quiet;
-    let is_quiet = |hit: &Hit| {
-        let after = quiet.partition_point(|(from, _)| *from <= hit.start);
-        after.checked_sub(1).and_then(|last| quiet.get(last)).is_some_and(|(_, to)| hit.start < *to)
-    };
     let mut place = 0;
     finds.hits.retain(|hit| {
         place += 1;
-        place <= before || !is_quiet(hit)
+        place <= before || !is_quiet(quiet, hit.start)
     });
+}
+
+fn is_quiet(quiet: &[(usize, usize)], place: usize) -> bool {
+    let after = quiet.partition_point(|(from, _)| *from <= place);
+    after.checked_sub(1).and_then(|last| quiet.get(last)).is_some_and(|(_, to)| place < *to)
 }
 
 /// Adds what tells of a person.
@@ -366,6 +382,11 @@ fn begins_word(text: &[u8], start: usize) -> bool {
     let Some(previous) = before(text, start) else { return true };
     if !(previous.is_ascii_alphanumeric() || previous == b'_') {
         return true;
+    }
+    // Most often none of them does.
+    let lead = slice(text, start.saturating_sub(6), start);
+    if previous != b'm' && !lead.iter().any(|byte| matches!(byte, b'\\' | b'%')) {
+        return false;
     }
     let back = |n: usize| start.checked_sub(n).and_then(|position| at(text, position));
     let is_json_escape = matches!(previous, b'n' | b'r' | b't') && back(2) == Some(b'\\');

@@ -1,12 +1,15 @@
 //! Key blocks: `-----BEGIN … KEY-----` to its end line, in lines or in one line with `\n` written out,
-//! whole or cut. Certificates, public keys and signatures stay.
+//! whole or cut, with or without its first line. Certificates, public keys and signatures stay.
 
 use super::{Body, Hit};
 use crate::bytes::{ByteSet, at, line_end, line_start, slice};
 
-pub(super) const BEGIN: &str = "-----BEGIN ";
-const END: &[u8] = b"-----END ";
-const DASHES: &[u8] = b"-----";
+pub(super) const BEGIN: &str = "----BEGIN ";
+const FIRST: &[u8] = b"-----BEGIN ";
+/// As some programs write it.
+pub(super) const SPACED: &str = "---- BEGIN ";
+const ENDS: [&[u8]; 3] = [b"-----END ", b"----END ", b"---- END "];
+const DASHES: &[u8] = b"----";
 /// Longest label that is looked for.
 const LABEL: usize = 64;
 /// A line that is at least this long is no last line.
@@ -24,8 +27,12 @@ const SLACK: usize = 6;
 /// Most signs after a first line that a program has there.
 const SIGNS: usize = 16;
 
+/// Line breaks that markup writes out, before a newline.
+const BREAKS: [&[u8]; 5] = [b"<br>", b"<br/>", b"&#13;", b"&#xD;", b"&#xd;"];
+
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=");
-static INLINE: ByteSet = ByteSet::alphanumeric_and(b"+/= \t\r\\:,-");
+/// With `\n` and `&#10;` for line breaks.
+static INLINE: ByteSet = ByteSet::alphanumeric_and(b"+/= \t\r\\:,-&#;");
 static URL: ByteSet = ByteSet::alphanumeric_and(b"+/=%-_.");
 const PUBLIC: [&[u8]; 6] =
     [b"CERTIFICATE", b"PUBLIC KEY", b"SIGNATURE", b"SIGNED MESSAGE", b"PARAMETERS", b"CRL"];
@@ -58,39 +65,52 @@ pub(super) enum Rest {
     GoesOn,
 }
 
+/// `start` is the first of the last four dashes, `label` where the name begins.
 pub(super) fn find(text: &[u8], start: usize, label: usize) -> Option<Found> {
-    if slice(text, start, label) != BEGIN.as_bytes() {
-        return None;
-    }
+    let start =
+        start - slice(text, start.saturating_sub(1), start).iter().filter(|byte| **byte == b'-').count();
     let window = slice(text, label, label + LABEL);
     let length = position(window, DASHES)?;
     let name = window.get(..length)?;
     if !name.iter().all(|byte| byte.is_ascii_alphanumeric() || b" -".contains(byte)) {
         return None;
     }
-    let body = label + length + DASHES.len();
+    let is_public = PUBLIC.iter().any(|public| position(name, public).is_some());
+    // Written so by hand: only what says that it is private is a key.
+    let is_loose = slice(text, start, start + FIRST.len()) != FIRST;
+    if is_loose && !is_public && position(name, b"PRIVATE").is_none() {
+        return None;
+    }
+    let body = after_dashes(text, label + length);
     let blanks =
         slice(text, body, text.len()).iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     let after = body + blanks;
     let lead = start - line_start(text, start, LEAD);
     let block = Block { is_over: false, width: 0, is_doubtful: false, lead };
-    if PUBLIC.iter().any(|public| position(name, public).is_some()) {
-        return Some(match at(text, after) {
-            None | Some(b'\n') => Found::Public(after + 1, block),
-            Some(_) => Found::PublicInline(inline(text, start, body, Stop::AtNext).end),
-        });
-    }
-    if matches!(at(text, after), None | Some(b'\n')) {
-        return Some(Found::Block(Hit::ended(start, body), block));
-    }
+    let is_bare = matches!(at(text, after), None | Some(b'\n'));
     // `"-----BEGIN PRIVATE KEY-----\n" +`
-    let signs =
-        slice(text, body, body + SIGNS).iter().position(|byte| !b" \t\r\\nr\"'`,;+|)\x1b[0m".contains(byte));
-    let close = body + signs.unwrap_or(SIGNS);
-    if at(text, close) == Some(b'\n') {
-        return Some(Found::Block(Hit::ended(start, body), Block { is_doubtful: true, ..block }));
+    let close = closed_line(text, body);
+    match (is_public, is_bare, close) {
+        (true, true, _) => Some(Found::Public(after + 1, block)),
+        (true, false, Some(newline)) => Some(Found::Public(newline + 1, block)),
+        (true, false, None) => Some(Found::PublicInline(inline(text, start, body, Stop::AtNext).end)),
+        (false, true, _) => Some(Found::Block(Hit::ended(start, body), block)),
+        (false, false, Some(_)) => {
+            Some(Found::Block(Hit::ended(start, body), Block { is_doubtful: true, ..block }))
+        }
+        (false, false, None) => Some(Found::Inline(inline(text, start, body, Stop::AtEnd))),
     }
-    Some(Found::Inline(inline(text, start, body, Stop::AtEnd)))
+}
+
+/// The newline after what a program has behind a line: quotes, a written line break, a plus.
+fn closed_line(text: &[u8], from: usize) -> Option<usize> {
+    let rest = slice(text, from, from + SIGNS);
+    let signs =
+        rest.iter().position(|byte| !b" \t\r\\nr\"'`,;+|)\x1b[0m".contains(byte)).unwrap_or(rest.len());
+    let close = from + signs;
+    let written = BREAKS.iter().find(|written| slice(text, close, close + written.len()) == **written);
+    let close = close + written.map_or(0, |written| written.len());
+    (at(text, close) == Some(b'\n')).then_some(close)
 }
 
 /// As URLs write it: `-----BEGIN%20PRIVATE%20KEY-----%0A…`.
@@ -113,13 +133,14 @@ enum Stop {
 fn inline(text: &[u8], start: usize, body: usize, stop: Stop) -> Hit {
     let mut end = body;
     while at(text, end).is_some_and(|byte| INLINE.has(byte)) {
-        if stop == Stop::AtNext && slice(text, end, end + BEGIN.len()) == BEGIN.as_bytes() {
+        let is_dash = at(text, end) == Some(b'-');
+        if is_dash && stop == Stop::AtNext && stands(text, end, BEGIN.as_bytes()) {
             break;
         }
-        if slice(text, end, end + END.len()) == END {
-            let after = end + END.len();
+        let close = ENDS.iter().find(|close| is_dash && stands(text, end, close));
+        if let Some(after) = close.map(|close| end + close.len()) {
             let close = position(slice(text, after, line_end(slice(text, 0, after + LABEL), after)), DASHES);
-            let end = close.map_or(after, |close| after + close + DASHES.len());
+            let end = close.map_or(after, |close| after_dashes(text, after + close));
             return Hit::ended(start, end);
         }
         end += 1;
@@ -127,12 +148,26 @@ fn inline(text: &[u8], start: usize, body: usize, stop: Stop) -> Hit {
     Hit::of(start, end, Body::Of(&INLINE))
 }
 
-/// A key without its first line: the base64 around what only private keys begin with.
-pub(super) fn body(text: &[u8], start: usize) -> Option<Hit> {
+/// A key without its first line: the base64 around what only private keys begin with, and the lines after it.
+pub(super) fn body(text: &[u8], start: usize) -> Option<Found> {
     let lead = slice(text, line_start(text, start, LABEL), start);
     let first = start - lead.iter().rev().take_while(|byte| BASE64.has(**byte)).count();
+    // The last part of a colour is no part of a key: `ESC[31mMIIE…`.
+    let colour = slice(text, first, first + 4).iter().position(|byte| *byte == b'm');
+    let colour = colour.filter(|m| super::follows_colour(text, first + m)).map_or(0, |m| m + 1);
+    let first = first + colour;
     // It stands in the first bytes; elsewhere it is chance.
-    (start - first <= FULL).then(|| Hit::of(first, BASE64.run(text, start), Body::Of(&BASE64)))
+    if start - first > FULL {
+        return None;
+    }
+    let end = BASE64.run(text, start);
+    let hit = Hit::of(first, end, Body::Of(&BASE64));
+    if end - first >= FULL && closed_line(text, end).is_some() {
+        let lead = first - line_start(text, first, LEAD);
+        return Some(Found::Block(hit, Block { is_over: false, width: FULL, is_doubtful: false, lead }));
+    }
+    let goes_on = end - first >= FULL && at(text, end).is_some_and(|byte| b"\\&".contains(&byte));
+    Some(Found::Inline(if goes_on { inline(text, first, end, Stop::AtEnd) } else { hit }))
 }
 
 impl Block {
@@ -141,6 +176,11 @@ impl Block {
         while from < text.len() {
             let end = line_end(text, from);
             let line = slice(text, from, end);
+            // An empty line, as markup writes it.
+            if BREAKS.contains(&line.trim_ascii()) {
+                from = (end + 1).min(text.len());
+                continue;
+            }
             if let Some(after) = closing(line).filter(|_| !self.is_doubtful) {
                 let is_rest_blank = slice(line, after, line.len()).iter().all(u8::is_ascii_whitespace);
                 return Rest::Ends(if is_rest_blank { (end + 1).min(text.len()) } else { from + after });
@@ -231,7 +271,7 @@ fn unclosed(line: &[u8]) -> &[u8] {
     if let Some(rest) = line.strip_suffix(b"+").filter(|rest| bare(rest) < rest.len()) {
         line = slice(rest, 0, bare(rest));
     }
-    for end in [&b"\x1b[0m"[..], b"\\n", b"\\r", b"\\"] {
+    for end in [&b"\x1b[0m"[..], b"<br>", b"<br/>", b"&#13", b"&#xD", b"&#xd", b"\\n", b"\\r", b"\\"] {
         line = line.strip_suffix(end).unwrap_or(line);
     }
     line
@@ -251,11 +291,21 @@ fn unprefixed(line: &[u8]) -> &[u8] {
 /// Where the end mark of a line ends.
 fn closing(line: &[u8]) -> Option<usize> {
     let line = slice(line, 0, LOOK + LEAD);
-    let after = position(line, END)? + END.len();
+    let after = ENDS.iter().find_map(|end| position(line, end).map(|place| place + end.len()))?;
     let close = position(slice(line, after, line.len()), DASHES)?;
-    Some(after + close + DASHES.len())
+    Some(after_dashes(line, after + close))
+}
+
+/// Past the dashes here, of which four or five are a mark.
+fn after_dashes(text: &[u8], from: usize) -> usize {
+    from + slice(text, from, from + 5).iter().take_while(|byte| **byte == b'-').count()
+}
+
+/// Whether this stands here, in whatever case.
+fn stands(text: &[u8], from: usize, wanted: &[u8]) -> bool {
+    slice(text, from, from + wanted.len()).eq_ignore_ascii_case(wanted)
 }
 
 fn position(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|window| window == wanted)
+    text.windows(wanted.len()).position(|window| window.eq_ignore_ascii_case(wanted))
 }

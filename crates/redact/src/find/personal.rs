@@ -16,8 +16,12 @@ const MOST: usize = 40;
 
 static LOCAL_PART: ByteSet = ByteSet::alphanumeric_and(b"._%+-");
 static DOMAIN_PART: ByteSet = ByteSet::alphanumeric_and(b".-");
-static NUMBER: ByteSet = ByteSet::of(b"0123456789.-() +");
 static SIX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF:.");
+
+/// A digit, or what stands between the digits of one number.
+const fn is_number(byte: u8) -> bool {
+    byte.is_ascii_digit() | matches!(byte, b'.' | b'-' | b'(' | b')' | b' ' | b'+')
+}
 
 /// Finds what begins in `text[from..limit]`.
 pub(super) fn find(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) {
@@ -25,7 +29,7 @@ pub(super) fn find(text: &[u8], from: usize, limit: usize, hits: &mut Vec<Hit>) 
     let mails = memchr::memchr_iter(b'@', rest).filter_map(|offset| mail(text, from + offset));
     hits.extend(mails.filter(|hit| hit.start < limit));
     let mut runs = Vec::new();
-    NUMBER.runs(text, from, LEAST, &mut runs);
+    crate::bytes::runs(text, from, LEAST, is_number, &mut runs);
     for (start, end) in runs.into_iter().filter(|(start, _)| *start < limit) {
         numbers(text, start, end, hits);
     }
@@ -158,7 +162,7 @@ fn card(window: &[u8]) -> Option<usize> {
 
 /// With a country, or in the groups of North America.
 fn phone(window: &[u8]) -> Option<usize> {
-    let length = window.iter().take_while(|byte| NUMBER.has(**byte)).count();
+    let length = window.iter().take_while(|byte| is_number(**byte)).count();
     let last = slice(window, 0, length).iter().rposition(u8::is_ascii_digit)? + 1;
     let text = slice(window, 0, last);
     let digits = text.iter().filter(|byte| byte.is_ascii_digit()).count();

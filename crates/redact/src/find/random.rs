@@ -4,18 +4,17 @@
 //! letters, capitals, digits) change at most steps; names and paths are made of words. What is known to be public has a
 //! shape or a place of its own: digests, ids, lock files, data with a declared type, parts of paths.
 
+use super::look::{Kinds, counts, is_varied};
 use super::{Body, Hit};
 use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before};
 
 /// Shortest run that is judged.
 pub(crate) const LEAST: usize = 20;
 /// Longer ones are data.
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 /// How far back a name may stand.
 const REACH: usize = 40;
 
-/// Of base64 in both alphabets, also as URLs write it.
-pub(crate) static RUN: ByteSet = ByteSet::alphanumeric_and(b"+/_-%");
 static TAIL: ByteSet = ByteSet::alphanumeric_and(b"+/_-=");
 static WORD: ByteSet = ByteSet::alphanumeric_and(b"_-");
 static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
@@ -103,10 +102,25 @@ const PUBLIC_STARTS: &[&str] = &[
     "UklGR",
 ];
 
+/// Of base64 in both alphabets, also as URLs write it.
+#[inline]
+pub(crate) const fn is_run(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'_' | b'-' | b'%')
+}
+
 /// Judges a run. A percent sign parts it, unless `+` or `/` is written so.
 pub(super) fn find(text: &[u8], start: usize, end: usize, hits: &mut Vec<Hit>) {
-    // Most long runs are names and paths without a digit.
-    if !slice(text, start, end).iter().any(u8::is_ascii_digit) {
+    let raw = slice(text, start, end);
+    // Most long runs are names and paths without a digit, and most others are judged as they stand.
+    if !raw.iter().fold(false, |has, byte| has | byte.is_ascii_digit()) {
+        return;
+    }
+    if !raw.iter().fold(false, |has, byte| has | (*byte == b'%')) {
+        let start = unescaped(text, start);
+        let run = slice(text, start, end);
+        if raw.len() <= MOST {
+            hits.extend(judge(text, run, start, end));
+        }
         return;
     }
     let mut plain = [0; MOST + 1];
@@ -141,10 +155,38 @@ fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
     if run.len() < LEAST {
         return None;
     }
+    let kinds = Kinds::of(run);
+    // Names, ids and digests: everything below asks for a capital, or for small letters and digits alone.
+    if kinds.capitals == 0 && kinds.others > 0 {
+        return None;
+    }
+    let is_hex = kinds.others == 0 && run.iter().fold(true, |is_hex, byte| is_hex & byte.is_ascii_hexdigit());
+    if is_hex && !matches!(run.len(), 32 | 34 | 48) {
+        return None;
+    }
+    if kinds.capitals > 0
+        && let Some(hit) = named(text, &kinds, start, end)
+    {
+        return Some(hit);
+    }
+    let is_secret = if is_hex {
+        matches!(run.len(), 32 | 48) && mixed_hex(run) && stands_alone(text, start, end)
+    } else {
+        !kinds.is_spoken(run.len()) && !begins_public(run) && is_random(text, run, &kinds, start, end)
+    };
+    (is_secret && !is_public(text, run, start)).then(|| Hit::of(start, TAIL.run(text, end), Body::Of(&TAIL)))
+}
+
+/// What is known by its letters: they are capitals.
+fn named(text: &[u8], kinds: &Kinds, start: usize, end: usize) -> Option<Hit> {
     let raw = slice(text, start, end);
-    let last = start + raw.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let slash = if kinds.others > 0 { raw.iter().rposition(|byte| *byte == b'/') } else { None };
+    let last = start + slash.map_or(0, |slash| slash + 1);
     if let Some(end) = discord(text, last, end) {
         return Some(Hit::of(last, end, Body::Of(&WORD)));
+    }
+    if raw.len() < ACCOUNT {
+        return None;
     }
     let mut part = start;
     for segment in raw.split(|byte| *byte == b'/') {
@@ -153,13 +195,7 @@ fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
         }
         part += segment.len() + 1;
     }
-    let is_hex = run.iter().all(|byte| HEX.has(*byte));
-    let is_secret = if is_hex {
-        matches!(run.len(), 32 | 48) && mixed_hex(run) && stands_alone(text, start, end)
-    } else {
-        !is_spoken(run) && is_random(text, run, start, end)
-    };
-    (is_secret && !is_public(text, run, start)).then(|| Hit::of(start, TAIL.run(text, end), Body::Of(&TAIL)))
+    None
 }
 
 /// Past the rest of an escape: `\n`, `%2F`.
@@ -195,11 +231,14 @@ fn discord(text: &[u8], start: usize, end: usize) -> Option<usize> {
 }
 
 /// Twilio's two letters and 32 hex digits.
+const ACCOUNT: usize = 34;
+
 fn is_account(run: &[u8]) -> bool {
+    if run.len() != ACCOUNT {
+        return false;
+    }
     let digits = run.strip_prefix(b"SK").or_else(|| run.strip_prefix(b"AC"));
-    digits.is_some_and(|digits| {
-        digits.len() == 32 && digits.iter().all(|byte| HEX.has(*byte)) && mixed_hex(digits)
-    })
+    digits.is_some_and(|digits| digits.iter().all(|byte| HEX.has(*byte)) && mixed_hex(digits))
 }
 
 /// Letters and digits, many of both, in one case.
@@ -245,98 +284,38 @@ fn has_kind(run: &[u8]) -> bool {
     (2..=16).contains(&word) && matches!(at(run, word), Some(b'_' | b'-'))
 }
 
-struct Look {
-    small: usize,
-    capitals: usize,
-    digits: usize,
-    others: usize,
-    /// Steps from one kind of character to another.
-    changes: usize,
-    /// Small letters that stand in fours or more.
-    spoken: usize,
-    /// Letters of words that begin with a capital.
-    titled: usize,
-    slashes: usize,
-}
-
-fn look(run: &[u8]) -> Look {
-    let mut look =
-        Look { small: 0, capitals: 0, digits: 0, others: 0, changes: 0, spoken: 0, titled: 0, slashes: 0 };
-    let (mut kind, mut word, mut is_title) = (0_u8, 0_usize, false);
-    for byte in run {
-        let now = match byte {
-            b'a'..=b'z' => 1,
-            b'A'..=b'Z' => 2,
-            b'0'..=b'9' => 3,
-            _ => 0,
-        };
-        match now {
-            1 => look.small += 1,
-            2 => look.capitals += 1,
-            3 => look.digits += 1,
-            _ => look.others += 1,
-        }
-        look.slashes += usize::from(*byte == b'/');
-        word = if now == 1 { word + 1 } else { 0 };
-        look.spoken += match word {
-            4 => 4,
-            5.. => 1,
-            _ => 0,
-        };
-        // Three letters make a word: `Aes`.
-        look.titled += match word {
-            2 if is_title => 3,
-            3.. if is_title => 1,
-            _ => 0,
-        };
-        is_title = now == 2 || (now == 1 && is_title);
-        if now != 0 {
-            look.changes += usize::from(kind != 0 && kind != now);
-            kind = now;
-        }
-    }
-    look
-}
-
-/// Mostly words: names, paths, sentences with hyphens. The cheap test for what most long runs are.
-fn is_spoken(run: &[u8]) -> bool {
-    let has_capital = run.iter().any(u8::is_ascii_uppercase);
-    let has_digit = run.iter().any(u8::is_ascii_digit);
-    !has_digit || (!has_capital && (run.len() < 32 || run.iter().any(|byte| !byte.is_ascii_alphanumeric())))
-}
-
-fn is_random(text: &[u8], run: &[u8], start: usize, end: usize) -> bool {
-    let look = look(run);
+fn is_random(text: &[u8], run: &[u8], kinds: &Kinds, start: usize, end: usize) -> bool {
     let length = run.len();
-    let letters_and_digits = length - look.others;
-    if letters_and_digits < LEAST || is_listed(run) || has_kind(run) {
+    let letters_and_digits = length - kinds.others;
+    // More separators than lot would give.
+    if letters_and_digits < LEAST || kinds.others * 6 > length {
         return false;
     }
-    if before(text, start) == Some(b'.') || !stands_alone(text, start, end) {
+    if before(text, start) == Some(b'.') || has_kind(run) || !stands_alone(text, start, end) {
         return false;
     }
+    let look = kinds.look(run);
     // Numbers in hundredths.
     let of = |part: usize| part * 100 / letters_and_digits;
-    let is_key = if look.capitals == 0 || look.small == 0 {
+    let is_key = if kinds.capitals == 0 || kinds.small == 0 {
         // Two kinds only: more is asked of it.
         length >= 32
-            && look.others == 0
-            && look.capitals == 0
+            && kinds.others == 0
+            && kinds.capitals == 0
             && of(look.changes) >= 30
-            && (15..=55).contains(&of(look.digits))
+            && (15..=55).contains(&of(kinds.digits))
             && of(look.spoken) <= 55
-    } else if look.slashes > 0 {
-        let is_aws = length == 40 && look.others == run.iter().filter(|byte| b"+/".contains(byte)).count();
+    } else if kinds.others > 0 && run.contains(&b'/') {
+        let is_aws = length == 40 && kinds.others == run.iter().filter(|byte| b"+/".contains(byte)).count();
         let enough = if is_aws { 28 } else { 40 };
-        // A path begins with a slash, and so does one key of 64.
-        let may_begin = at(run, 0) != Some(b'/') || (is_aws && is_lone(text, start, end));
+        // A path begins with a slash, and so does one key of 64, and one line of a long one.
+        let may_begin = at(run, 0) != Some(b'/') || ((is_aws || length == 64) && is_lone(text, start, end));
         length >= 32 && may_begin && of(look.changes) >= enough && of(look.spoken) <= 25
     } else {
         // A short one must not read like `Chacha20Poly1305Aead`.
         of(look.changes) >= 35 && of(look.spoken) <= 25 && (length >= 32 || of(look.titled) <= 55)
     };
-    // More separators than lot would give.
-    is_key && look.others * 6 <= length && is_varied(run)
+    is_key && !is_listed(run) && is_varied(run)
 }
 
 /// Between blanks, quotes or signs of a query: no part of a longer path.
@@ -346,26 +325,6 @@ fn is_lone(text: &[u8], start: usize, end: usize) -> bool {
     is_border(before(text, start)) && is_border(at(text, end))
 }
 
-fn counts(run: &[u8]) -> [u16; 128] {
-    let mut counts = [0_u16; 128];
-    for byte in run {
-        if let Some(count) = counts.get_mut(usize::from(*byte)) {
-            *count = count.saturating_add(1);
-        }
-    }
-    counts
-}
-
-/// Entropy against the most that a run of this length can have.
-fn is_varied(run: &[u8]) -> bool {
-    #[expect(clippy::cast_precision_loss, reason = "at most 256")]
-    let length = run.len() as f32;
-    let used = counts(run);
-    let parts = used.iter().filter(|count| **count > 0).map(|count| f32::from(*count) / length);
-    let entropy: f32 = parts.map(|part| -part * part.log2()).sum();
-    entropy >= 0.78 * length.min(64.0).log2()
-}
-
 /// `abcdef…`, `0123456789`: an alphabet is no key.
 fn is_listed(run: &[u8]) -> bool {
     let steps =
@@ -373,12 +332,14 @@ fn is_listed(run: &[u8]) -> bool {
     steps * 3 > run.len()
 }
 
+/// Whether its first letters say that it is public.
+fn begins_public(run: &[u8]) -> bool {
+    PUBLIC_STARTS.iter().any(|first| run.starts_with(first.as_bytes()))
+}
+
 /// Whether its beginning, or the name before it, says that it is public.
 fn is_public(text: &[u8], run: &[u8], start: usize) -> bool {
-    if PUBLIC_STARTS.iter().any(|first| run.starts_with(first.as_bytes()))
-        || stands_before(text, start, b";base64,")
-        || stands_before(text, start, b"base64,")
-    {
+    if begins_public(run) || stands_before(text, start, b"base64,") {
         return true;
     }
     let lead = slice(text, start.saturating_sub(REACH), start);
@@ -395,7 +356,8 @@ fn is_public(text: &[u8], run: &[u8], start: usize) -> bool {
     let length =
         lead.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte)).count();
     let name = slice(lead, lead.len() - length, lead.len());
-    PUBLIC.iter().any(|public| names(name, public.as_bytes()))
+    let last = name.last().map(u8::to_ascii_lowercase);
+    PUBLIC.iter().any(|public| public.as_bytes().last().copied() == last && names(name, public.as_bytes()))
 }
 
 /// Whether a name is this word, or ends with it as a word of its own: `request_id`, `requestId`, `ETag`.

@@ -193,14 +193,30 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit
     if slice(text, start, body) != rule.prefix.as_bytes() {
         return None; // The search ignores case, tokens do not.
     }
+    if rule.shape == Shape::Id {
+        return id(text, start, body, rule);
+    }
     let head = slice(text, body, body + LOOK.max(rule.min));
+    // What is not in all that is looked at is not in the body either. Looking at all is cheaper.
+    let is_mixed = || match slice(text, body, text.len()).first_chunk::<LOOK>() {
+        Some(first) if head.len() == LOOK => mixed(first),
+        _ => mixed(head),
+    };
+    let may_fit = match rule.shape {
+        Shape::Plain | Shape::Jwt | Shape::Id => true,
+        Shape::Rare => is_mixed() || head.iter().any(u8::is_ascii_digit),
+        Shape::Word => begins_word(text, start) && is_mixed(),
+        Shape::Bot | Shape::Azure => is_mixed(),
+    };
+    if !may_fit {
+        return None;
+    }
     let run = head.iter().take_while(|byte| rule.body.has(**byte)).count();
     let seen = head.get(..run).unwrap_or_default();
     let fits = match rule.shape {
-        Shape::Plain => true,
+        Shape::Plain | Shape::Id => true,
         Shape::Rare => mixed(seen) || seen.iter().any(u8::is_ascii_digit),
-        Shape::Word => mixed(seen) && begins_word(text, start),
-        Shape::Id => return id(text, start, body, rule),
+        Shape::Word => mixed(seen),
         Shape::Jwt => begins_word(text, start) && at_jwt(text, start),
         Shape::Bot | Shape::Azure => mixed(seen),
     };
@@ -225,10 +241,12 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit
 
 fn id(text: &[u8], start: usize, body: usize, rule: &Rule) -> Option<Hit> {
     let end = body + rule.min;
-    let is_id = slice(text, body, end).iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
     let ends = at(text, end).is_none_or(|byte| !byte.is_ascii_alphanumeric());
-    let fits = end <= text.len() && is_id && ends && begins_word(text, start);
-    fits.then_some(Hit::ended(start, end))
+    if end > text.len() || !ends {
+        return None;
+    }
+    let is_id = slice(text, body, end).iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+    (is_id && begins_word(text, start)).then_some(Hit::ended(start, end))
 }
 
 /// A header that names an algorithm, type or key, or a second part that is also base64 of `{"`.

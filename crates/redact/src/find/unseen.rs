@@ -1,8 +1,9 @@
 //! Characters that cannot be seen: a token that they stand in is read without them.
 //!
-//! Flow: a unit -> [`Seen`] (the same text without them, and where each byte stood) -> hits there -> hits in the unit.
+//! Flow: a line with such a word ([`parted`]) -> [`Seen`] (the same text without them, and where it stood) -> hits
+//! there -> hits in the line.
 
-use crate::bytes::{ByteSet, at, before, slice};
+use crate::bytes::{BLOCK, ByteSet, at, before, each_block, members, slice};
 
 /// Longest sequence that changes colours.
 const LONGEST: usize = 24;
@@ -29,72 +30,131 @@ fn unseen(text: &[u8], start: usize) -> usize {
     }
 }
 
-/// Whether what stands here parts a word.
-pub(super) fn is_within_word(text: &[u8], start: usize) -> bool {
-    let mut end = start;
-    loop {
-        match unseen(text, end) {
-            0 => break,
-            length => end += length,
-        }
-        if end - start > 4 * LONGEST {
-            return true;
-        }
+/// The bytes of a block that something unseen can begin with.
+#[inline]
+fn leads(block: &[u8; BLOCK]) -> u64 {
+    let may_have = block.iter().fold(false, |has, byte| has | !byte.is_ascii() | (*byte == 0x1b));
+    if !may_have {
+        return 0;
     }
-    let is_part = |byte: Option<u8>| byte.is_some_and(|byte| WITHIN.has(byte));
-    // One after another: the first of them tells for all, so the byte before it is looked at there.
-    end > start
-        && is_part(at(text, end))
-        && before(text, start).is_some_and(|byte| WITHIN.has(byte) || byte >= 0x80)
+    members(block, |byte| matches!(byte, 0x1b | 0xc2 | 0xcd | 0xe1 | 0xe2 | 0xef | 0xf3))
 }
 
-/// Whether a word is parted by one of those that no anchor tells of: two bytes are too few for one, tags too many.
-pub(super) fn is_rare_within_word(text: &[u8], from: usize) -> bool {
-    memchr::memchr3_iter(0xc2, 0xcd, 0xf3, slice(text, from, text.len()))
-        .any(|offset| is_within_word(text, from + offset))
+/// Everything unseen in `text[from..]`, as far as it stands together: where it starts, where it ends.
+fn all(text: &[u8], from: usize) -> impl Iterator<Item = (usize, usize)> {
+    let mut done = from;
+    each_block(text, from, leads).filter_map(move |start| {
+        if start < done {
+            return None;
+        }
+        let mut end = start;
+        loop {
+            match unseen(text, end) {
+                0 => break,
+                length => end += length,
+            }
+        }
+        done = end;
+        (end > start).then_some((start, end))
+    })
+}
+
+/// The first place in `text[from..]` where a word is parted.
+pub(crate) fn parted(text: &[u8], from: usize) -> Option<usize> {
+    let is_parted = |(start, end): &(usize, usize)| {
+        at(text, *end).is_some_and(|byte| WITHIN.has(byte))
+            && before(text, *start).is_some_and(|byte| WITHIN.has(byte) || byte >= 0x80)
+    };
+    all(text, from).find(is_parted).map(|(start, _)| start)
 }
 
 /// A text without what cannot be seen.
 #[derive(Default)]
 pub(crate) struct Seen {
     text: Vec<u8>,
-    /// Where each byte stood.
-    places: Vec<usize>,
+    /// The parts that it is made of: where each begins here, and where it stood.
+    parts: Vec<(usize, usize)>,
 }
 
 impl Seen {
     /// Reads `text` again; where `from` is now.
     pub(crate) fn read(&mut self, text: &[u8], from: usize) -> usize {
         self.text.clear();
-        self.places.clear();
-        let (mut place, mut begin) = (0, 0);
-        while let Some(byte) = at(text, place) {
-            if place <= from {
-                begin = self.text.len();
-            }
-            let length = if byte == 0x1b || byte >= 0xc2 { unseen(text, place) } else { 0 };
-            if length == 0 {
-                self.text.push(byte);
-                self.places.push(place);
-            }
-            place += length.max(1);
+        self.parts.clear();
+        let mut place = 0;
+        for (start, end) in all(text, 0) {
+            self.keep(text, place, start);
+            place = end;
         }
-        if from >= text.len() { self.text.len() } else { begin }
+        self.keep(text, place, text.len());
+        self.here(from)
+    }
+
+    fn keep(&mut self, text: &[u8], start: usize, end: usize) {
+        if end > start {
+            self.parts.push((self.text.len(), start));
+            self.text.extend_from_slice(slice(text, start, end));
+        }
     }
 
     pub(crate) fn text(&self) -> &[u8] {
         &self.text
     }
 
+    /// Where a byte stood.
+    fn there(&self, place: usize) -> usize {
+        let part = self.parts.partition_point(|(here, _)| *here <= place).checked_sub(1);
+        part.and_then(|part| self.parts.get(part)).map_or(0, |(here, stood)| stood + place - here)
+    }
+
     /// What stands at `start..end` here stood there.
     pub(crate) fn place(&self, start: usize, end: usize) -> (usize, usize) {
-        let first = self.places.get(start).copied().unwrap_or(0);
-        let last = end.checked_sub(1).and_then(|last| self.places.get(last)).copied();
-        (first, last.map_or(first, |last| last + 1))
+        let first = self.there(start);
+        (first, end.checked_sub(1).map_or(first, |last| self.there(last) + 1))
     }
 
     /// Where this place of the text is here.
     pub(crate) fn here(&self, place: usize) -> usize {
-        self.places.partition_point(|stood| *stood < place)
+        let next = self.parts.partition_point(|(_, stood)| *stood <= place);
+        let end = self.parts.get(next).map_or(self.text.len(), |(here, _)| *here);
+        let part = next.checked_sub(1).and_then(|part| self.parts.get(part));
+        part.map_or(0, |(here, stood)| (here + place - stood).min(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_seen_is_known_to_have_stood_somewhere() {
+        let mut seen = Seen::default();
+        let text = "\u{200b}a\u{200b}\u{ad}b\u{1b}[1;31mcd\u{feff}é\u{e0041}x\u{200b}";
+        let from = seen.read(text.as_bytes(), 4);
+        assert_eq!(std::str::from_utf8(seen.text()), Ok("abcdéx"));
+        assert_eq!(from, 1);
+        for (place, byte) in seen.text().iter().enumerate() {
+            let (start, end) = seen.place(place, place + 1);
+            assert_eq!(text.as_bytes()[start..end], [*byte]);
+            assert_eq!(seen.here(start), place);
+        }
+        assert_eq!(seen.here(text.len()), seen.text().len());
+        assert_eq!(seen.here(0), 0);
+    }
+
+    #[test]
+    fn a_word_is_parted_by_what_stands_within_it() {
+        for (text, place) in [
+            ("ab\u{200b}cd", Some(2)),
+            ("ab \u{200b}cd", None),
+            ("ab\u{200b} cd e\u{ad}f", Some(10)),
+            ("plain", None),
+            ("日本\u{200b}x", Some(6)),
+        ] {
+            assert_eq!(parted(text.as_bytes(), 0), place, "{}", text.escape_debug());
+        }
+        let long = format!("{}a{}b", "x ".repeat(100), "\u{200b}".repeat(100));
+        assert_eq!(parted(long.as_bytes(), 0), Some(201));
+        assert_eq!(parted("\u{200b}".repeat(1000).as_bytes(), 0), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Where the value of a secret name ends, and whether it is one.
 
-use super::{Body, Hit};
+use super::{Body, Hit, list};
 use crate::bytes::{ByteSet, at, before, skip_blanks, slice, stands_before};
+use crate::words::Words;
 
 /// How a value is written after its name: how sure we are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub(super) struct Opening {
 
 impl Opening {
     pub(super) fn at(text: &[u8], from: usize) -> Option<Self> {
-        let from = if at(text, from) == Some(b'[') { from + 1 } else { from };
-        let has_prefix = at(text, from).is_some_and(|byte| b"bfru@".contains(&byte));
+        let from = from + wrapped(text, from);
+        let has_prefix = at(text, from).is_some_and(|byte| b"bfruN@".contains(&byte));
         let is_quote = |byte: Option<u8>| byte.filter(|byte| b"\"'`".contains(byte));
         let from = if has_prefix && is_quote(at(text, from + 1)).is_some() { from + 1 } else { from };
         let escapes = slice(text, from, from + 8).iter().take_while(|byte| **byte == b'\\').count();
@@ -53,6 +54,19 @@ impl Opening {
     }
 }
 
+/// How long what stands around a quoted value is: `["`, `Some("`, `[]string{"`.
+fn wrapped(text: &[u8], from: usize) -> usize {
+    const AROUND: &[&[u8]] =
+        &[b"[]string{", b"[ ", b"[", b"Some(", b"Sensitive(", b"Secret(", b"String::from(", b"PASSWORD("];
+    match at(text, from) {
+        Some(b'[' | b'S' | b'P') => {
+            let around = AROUND.iter().find(|around| slice(text, from, from + around.len()) == **around);
+            around.map_or(0, |around| around.len())
+        }
+        _ => 0,
+    }
+}
+
 /// How much of a value is looked at to tell whether it is one.
 const LOOK: usize = 64;
 
@@ -61,6 +75,30 @@ static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 
 /// `first` is where the name begins, `from` where the value does.
 pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
+    if at(text, from) == Some(b'[') && at(text, from + 1) != Some(b']') && written != Written::Element {
+        return match written {
+            Written::Header => {
+                list::brackets(text, from).filter(|hit| !is_header(slice(text, hit.start, hit.end)))
+            }
+            _ => list::find(text, from).or_else(|| only(text, first, from, written)),
+        };
+    }
+    one(text, first, from, written)
+}
+
+/// A list of one, whose name says enough.
+fn only(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
+    let opening = Opening::at(text, from)?;
+    let end = opening.body().end(text, opening.start);
+    // A feature of a package.
+    let is_feature = slice(text, opening.start, opening.start + 4) == b"dep:";
+    (at(text, end + 1) == Some(b']') && !is_feature).then(|| one(text, first, from, written)).flatten()
+}
+
+fn one(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> {
+    const DATA: &[u8] = b"<![CDATA[";
+    let is_data = written == Written::Element && slice(text, from, from + DATA.len()) == DATA;
+    let from = if is_data { from + DATA.len() } else { from };
     if let Some(opening) = Opening::at(text, from).filter(|_| written != Written::Element) {
         // `ask("Password: ")?`: the quote closes a string that the name stands in.
         if at(text, opening.start).is_some_and(|byte| b"),;]".contains(&byte)) {
@@ -73,6 +111,8 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
         let head = slice(value, 0, LOOK);
         let is_word = match written {
             Written::Compared => !looks_random(head),
+            // `the next token is `union``
+            Written::Told if before(text, opening.start) == Some(b'`') => !looks_random(head),
             Written::Passed => !looks_random(head) || head.contains(&b' '),
             Written::Header => is_header(head),
             _ => false,
@@ -85,6 +125,14 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
         }
         return is_secret.then_some(Hit::of(opening.start, end, body));
     }
+    // `&quot;…&quot;`
+    let is_marked_up = is_entity(text, from);
+    let from = if is_marked_up {
+        from + slice(text, from, from + 6).iter().position(|b| *b == b';')? + 1
+    } else {
+        from
+    };
+    let written = if is_marked_up { Written::Set } else { written };
     let head = slice(text, from, from + LOOK);
     let word = head.get(..head.iter().position(u8::is_ascii_whitespace).unwrap_or(head.len()))?;
     if word.is_empty()
@@ -92,6 +140,7 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
         || is_harmless(word)
         || is_blank_to_fill(head)
         || begins_reference(word)
+        || is_declaration(slice(text, from, from + 2 * LOOK), word, written)
         || is_same_name(slice(text, first, NAME.run(slice(text, 0, first + LOOK), first)), word)
     {
         return None;
@@ -100,7 +149,8 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
         let body = Body::Quoted { quote: b'<', escapes: 0 };
         let end = body.end(text, from);
         // `From<Password> for Thing` is no element.
-        let is_element = slice(text, end, end + 2) == b"</" || (end == text.len() && looks_random(word));
+        let is_element =
+            slice(text, end, end + 2) == b"</" || is_data || (end == text.len() && looks_random(word));
         return is_element.then(|| Hit::of(from, end, body));
     }
     let is_secret = match written {
@@ -110,12 +160,18 @@ pub(super) fn find(text: &[u8], first: usize, from: usize, written: Written) -> 
             (word.len() >= 8 || looks_random(word) || begins_line(text, first)) && !is_code(word)
         }
         Written::Assigned => {
-            !(is_code(word) || is_constant(word) || is_declared(text, first) && is_identifier(word))
+            let is_name = is_identifier(word)
+                && (word.contains(&b'_') || is_declared(text, first) || is_member(text, first));
+            !(is_code(word) || is_constant(word) || is_name)
         }
         Written::Keyed => !is_code(word) && !is_identifier(word),
         // A comma after a name: a field of a structure.
         Written::Line if word.ends_with(b",") && is_identifier(word) => false,
-        Written::Line => (looks_random(word) || !is_capital(text, first)) && !is_code(word),
+        Written::Line => {
+            // `"passwd:shell"`
+            let is_apart = before(text, from).is_some_and(|byte| byte.is_ascii_whitespace());
+            (looks_random(word) || is_apart && !is_capital(text, first)) && !is_code(word)
+        }
         Written::Told => looks_random(word) && !is_code(word),
     };
     if !is_secret {
@@ -143,18 +199,22 @@ fn is_same_name(name: &[u8], word: &[u8]) -> bool {
     let end = PATH.run(word, lead);
     let path = slice(word, lead, end);
     let last = path.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
-    let letters = |text: &[u8]| -> Vec<u8> {
-        text.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase).collect()
-    };
     let is_over = at(word, end).is_none_or(|byte| b",;)]}|&?:(".contains(&byte));
-    let (name, last) = (letters(name), letters(last));
-    is_over
-        && last.len() >= 3
-        && (name.ends_with(&last) || (path.len() > last.len() && last.ends_with(&name)))
+    let length = backwards(last).count();
+    let ends = |text, end| {
+        let mut letters = backwards(text);
+        backwards(end).all(|letter| letters.next() == Some(letter))
+    };
+    is_over && length >= 3 && (ends(name, last) || (path.len() > length && ends(last, name)))
+}
+
+/// Its letters and digits without regard to case, the last one first.
+fn backwards(text: &[u8]) -> impl Iterator<Item = u8> {
+    text.iter().rev().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
 }
 
 /// `${…`, `$(…`, `{{…`, `!vault`, `op://…`: what will be put there is not here.
-fn begins_reference(word: &[u8]) -> bool {
+pub(super) fn begins_reference(word: &[u8]) -> bool {
     let starts: [&[u8]; 9] =
         [b"${", b"$(", b"{{", b"#{", b"<%", b"op://", b"secret://", b"vault://", b"file://"];
     let is_tag =
@@ -166,6 +226,69 @@ fn begins_reference(word: &[u8]) -> bool {
         at(rest, name) == Some(b'}')
     });
     is_tag || is_blank || starts.iter().any(|start| word.starts_with(start))
+}
+
+/// A type, a pointer or a block where a value would stand: `name: *mut Thing`, `NAME: u32 = 7`, `name: Thing {`,
+/// `<Name = u8>`, `name: UINT32,`.
+fn is_declaration(rest: &[u8], word: &[u8], written: Written) -> bool {
+    if matches!(written, Written::Set | Written::Element | Written::Header | Written::Passed) {
+        return false;
+    }
+    let bare = slice(word, word.iter().take_while(|byte| b"*&".contains(byte)).count(), word.len());
+    let starts: [&[u8]; 5] = [b"::", b"http://", b"https://", b"/*", b"//"];
+    let words: [&[u8]; 4] = [b"impl", b"dyn", b"mut", b"const"];
+    if starts.iter().any(|start| word.starts_with(start))
+        || words.contains(&word)
+        || is_primitive(word)
+        || is_variable(word)
+        || bare.len() < word.len() && is_identifier(bare)
+    {
+        return true;
+    }
+    let is_name = |name: &[u8]| name.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(byte));
+    let after = slice(rest, word.len(), word.len() + 3);
+    if is_name(word) && (after == b" = " || after.starts_with(b" {")) {
+        return true;
+    }
+    if let Some(name) = word.strip_suffix(b">").filter(|_| written == Written::Assigned) {
+        return is_name(name);
+    }
+    // `DWORD64,`, `Colon2,`
+    let name = word.strip_suffix(b",").unwrap_or_default();
+    let letters =
+        slice(name, 0, name.len() - name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count());
+    let is_type = letters.iter().all(u8::is_ascii_uppercase) && name.len() - letters.len() <= 3
+        || is_identifier(letters) && is_capital(letters, 0) && name.len() - letters.len() <= 2;
+    let is_constant = name.contains(&b'_')
+        && name.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || *b == b'_');
+    letters.len() > 1 && (is_type || is_constant)
+}
+
+/// `$name`, `$name->field`, `$name::other`: a variable of Perl or PHP.
+fn is_variable(word: &[u8]) -> bool {
+    let Some(name) = word.strip_prefix(b"$") else { return false };
+    let length = name.iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_').count();
+    let rest = slice(name, length, name.len());
+    length > 1
+        && (matches!(rest, [] | [b',' | b';' | b')' | b'[', ..])
+            || rest.starts_with(b"->")
+            || rest.starts_with(b"::"))
+}
+
+/// `self.name`, `this.name`, `$name`
+fn is_member(text: &[u8], first: usize) -> bool {
+    let starts: [&[u8]; 3] = [b"self.", b"this.", b"cls."];
+    starts.iter().any(|start| slice(text, first, first + start.len()) == *start)
+        || before(text, first) == Some(b'$')
+}
+
+/// `u8`, `i32,`, `f64;`, `char;`
+fn is_primitive(word: &[u8]) -> bool {
+    let word = slice(word, 0, word.iter().position(|byte| b",;".contains(byte)).unwrap_or(word.len()));
+    let sizes: [&[u8]; 6] = [b"8", b"16", b"32", b"64", b"128", b"size"];
+    let is_number =
+        word.first().is_some_and(|byte| b"iuf".contains(byte)) && sizes.contains(&slice(word, 1, word.len()));
+    is_number || word == b"char"
 }
 
 /// `let name`, `const name`
@@ -182,7 +305,7 @@ fn is_constant(word: &[u8]) -> bool {
 }
 
 /// A name as programs have them, and nothing that a lot would draw.
-fn is_identifier(word: &[u8]) -> bool {
+pub(super) fn is_identifier(word: &[u8]) -> bool {
     let word =
         slice(word, 0, word.len() - word.iter().rev().take_while(|byte| b",;)]}".contains(byte)).count());
     word.first().is_some_and(|byte| byte.is_ascii_alphabetic() || b"_$".contains(byte))
@@ -236,11 +359,21 @@ fn word_end(text: &[u8], from: usize, word: &[u8]) -> usize {
             b'\\' if at(text, end + 1).is_some_and(|next| b"nrt\"'".contains(&next)) => {
                 return unclosed(text, start, end);
             }
+            // `[…](…?token=…)](…)`
+            b')' if at(text, end + 1) == Some(b']') => return unclosed(text, start, end),
+            b'&' if is_entity(text, end) => return unclosed(text, start, end),
             b'&' | b';' | b',' if another_follows(text, end + 1) => return unclosed(text, start, end),
             _ => {}
         }
     }
     unclosed(text, start, text.len())
+}
+
+/// A quote as markup writes it closes a value that began with one.
+fn is_entity(text: &[u8], at: usize) -> bool {
+    [&b"&quot;"[..], b"&#34;", b"&#39;", b"&apos;"]
+        .iter()
+        .any(|quote| slice(text, at, at + quote.len()) == *quote)
 }
 
 /// Without brackets and stops that belong to the text around the value.
@@ -271,13 +404,13 @@ pub(super) fn begins_line(text: &[u8], first: usize) -> bool {
     }
 }
 
-fn is_capital(text: &[u8], first: usize) -> bool {
+pub(super) fn is_capital(text: &[u8], first: usize) -> bool {
     at(text, first).is_some_and(|byte| byte.is_ascii_uppercase())
         && at(text, first + 1).is_some_and(|byte| byte.is_ascii_lowercase())
 }
 
 /// A digit, a sign that words do not have, or a capital after a small letter.
-fn looks_random(word: &[u8]) -> bool {
+pub(super) fn looks_random(word: &[u8]) -> bool {
     // What follows a closing quote is not of the value.
     let word = slice(word, 0, word.iter().position(|byte| b"\"`".contains(byte)).unwrap_or(word.len()));
     let word = slice(word, 0, word.len() - word.iter().rev().take_while(|b| b".,;:!?)".contains(b)).count());
@@ -290,7 +423,7 @@ fn looks_random(word: &[u8]) -> bool {
 }
 
 /// A call, an index, a path of names, or a type.
-fn is_code(word: &[u8]) -> bool {
+pub(super) fn is_code(word: &[u8]) -> bool {
     let stops = word.iter().rev().take_while(|byte| b",;)".contains(byte)).count();
     let word = slice(word, word.iter().take_while(|byte| b"&*!".contains(byte)).count(), word.len() - stops);
     if stops > 0
@@ -306,13 +439,15 @@ fn is_code(word: &[u8]) -> bool {
     let is_path =
         names == word.len() && word.contains(&b'.') && word.split(|byte| *byte == b'.').all(is_part)
             || slice(word, 0, names).windows(2).any(|pair| pair == b"::");
-    let is_call = matches!(at(word, names), Some(b'(' | b'[' | b'<' | b'!'));
+    let is_macro =
+        at(word, names) == Some(b'!') && at(word, names + 1).is_none_or(|byte| b"([{=".contains(&byte));
+    let is_call = is_macro || matches!(at(word, names), Some(b'(' | b'[' | b'<'));
     starts && (is_path || (is_call && names > 1))
 }
 
 /// Values that say that there is none, name a type, or stand for one to be filled in.
 pub(super) fn is_harmless(value: &[u8]) -> bool {
-    const WORDS: &[&str] = &[
+    static WORDS: Words = Words::of(&[
         "true",
         "false",
         "null",
@@ -352,17 +487,20 @@ pub(super) fn is_harmless(value: &[u8]) -> bool {
         "if",
         "unsafe",
         "files",
-    ];
+        "pass",
+        "fail",
+        "eof",
+    ]);
     if value.len() > LOOK {
         return false;
     }
     let value = value.trim_ascii();
     let bare =
-        slice(value, 0, value.len() - value.iter().rev().take_while(|byte| b",;})]".contains(byte)).count());
+        slice(value, 0, value.len() - value.iter().rev().take_while(|byte| b",;:})]".contains(byte)).count());
     if bare.is_empty() || bare.iter().all(|byte| *byte == b'*') {
         return true;
     }
-    WORDS.iter().any(|word| bare.eq_ignore_ascii_case(word.as_bytes())) || is_reference(value)
+    WORDS.has(bare) || is_reference(value)
 }
 
 /// `$NAME`, `${…}`, `$(…)`, `{{…}}`, `<…>`, `%s`, `{}`
@@ -379,5 +517,21 @@ fn is_reference(value: &[u8]) -> bool {
         [(b"${", b"}"), (b"$(", b")"), (b"{{", b"}}"), (b"<", b">"), (b"{", b"}")];
     is_variable
         || pairs.iter().any(|(open, close)| wraps(open, close))
-        || matches!(value, b"%s" | b"%v" | b"?")
+        || matches!(value, b"%s" | b"%v" | b"%r" | b"%d" | b"?")
+        || is_version(value)
+        || is_colour(value)
+}
+
+/// `7.5`
+fn is_version(value: &[u8]) -> bool {
+    value.len() <= 8
+        && value.contains(&b'.')
+        && value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
+}
+
+/// `#dddddd`
+fn is_colour(value: &[u8]) -> bool {
+    matches!(value.len(), 4 | 7)
+        && value.first() == Some(&b'#')
+        && slice(value, 1, 7).iter().all(u8::is_ascii_hexdigit)
 }

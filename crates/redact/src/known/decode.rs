@@ -3,6 +3,10 @@
 use super::index::{Index, Read};
 use crate::bytes::{ByteSet, slice};
 
+/// How much must be base64 for what was read to be read again.
+const SAMPLE: usize = 10;
+
+static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/_-");
 static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
 /// Of every character: its six bits, or 64.
 static SIX: [u8; 256] = six();
@@ -21,7 +25,8 @@ const fn six() -> [u8; 256] {
     table
 }
 
-fn bits(character: u8) -> u8 {
+/// The six bits of a character.
+pub(super) fn bits(character: u8) -> u8 {
     SIX.get(usize::from(character)).copied().unwrap_or(64)
 }
 
@@ -74,9 +79,48 @@ pub(super) fn find(
         room.clear();
         read_base64(slice(run, phase, run.len()), room);
         let base = start + phase;
+        twice(index, room, |from, to| tell(base + from * 8 / 6, base + (to * 8).div_ceil(6)));
         // The characters at both ends may carry bits of the value too.
         index.find(room, 0, Read::Decoded, &mut |from, to| {
             tell(base + from * 8 / 6, base + (to * 8).div_ceil(6))
+        });
+    }
+}
+
+/// Whether a run may be base64 of base64.
+pub(super) fn is_twice(run: &[u8]) -> bool {
+    (0..4).any(|phase| {
+        let characters = slice(run, phase, phase + SAMPLE.div_ceil(3) * 4);
+        let (mut read, mut bytes) = (0_u32, 0);
+        for (place, character) in characters.iter().enumerate() {
+            read = read << 6 | u32::from(bits(*character) & 63);
+            let [.., first, second, third] = read.to_be_bytes();
+            if place % 4 == 3 {
+                if ![first, second, third].iter().all(|byte| BASE64.has(*byte)) {
+                    return false;
+                }
+                bytes += 3;
+            }
+        }
+        bytes >= SAMPLE
+    })
+}
+
+/// Finds values in what was read if that is base64 itself.
+fn twice(index: &Index, text: &[u8], mut tell: impl FnMut(usize, usize)) {
+    if !slice(text, 0, SAMPLE).iter().all(|byte| BASE64.has(*byte)) {
+        return;
+    }
+    let end = BASE64.run(text, 0);
+    if end < index.shortest_run() {
+        return;
+    }
+    let mut room = Room::default();
+    for phase in 0..4 {
+        room.clear();
+        read_base64(slice(text, phase, end), &mut room);
+        index.find(&room, 0, Read::Decoded, &mut |from, to| {
+            tell(phase + from * 8 / 6, (phase + (to * 8).div_ceil(6)).min(end));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! The ways in which text holds a value without hiding it.
+//! The ways in which text holds a value without hiding it, as far as they are few: [`super::views`] reads the others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -21,7 +21,13 @@ pub(super) fn of(value: &[u8]) -> Vec<Form> {
     // A line of a value shows up alone in line-wise output.
     texts.extend(value.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::to_vec));
     if value.iter().any(|byte| !(byte.is_ascii_alphanumeric() || b"-_.~".contains(byte))) {
-        let written = [json(value, false), json(value, true), shell(value, b""), shell(value, b"\"$`\\")];
+        let written = [
+            json(value, false),
+            json(value, true),
+            shell(value, b""),
+            shell(value, b"\"$`\\"),
+            shell(value, b"'\\"),
+        ];
         texts.extend(written.into_iter().map(String::into_bytes).map(|text| text.to_vec()));
         for (blank, is_lower) in [("%20", false), ("+", false), ("%20", true)] {
             texts.insert(percent(value, blank, is_lower).into_bytes());

@@ -4,6 +4,9 @@
 //! bytes of the searched text are hashed and looked up in a table of bits; any occurrence has at least one such
 //! place in its window. Long texts have a window every few bytes, so that a piece of one is found too.
 //!
+//! A small table of bits stands before the large one, and base64 and hex are read as a whole only where a few bytes of them are
+//! in it ([`Index::may_hold`]): so thousands of values cost little more than one.
+//!
 //! Invariant: whether something is found does not depend on where the search began. So a piece counts only if it holds a
 //! whole window.
 
@@ -13,17 +16,25 @@ use zeroize::Zeroizing;
 
 use super::forms::Form;
 use crate::bytes::slice;
+use crate::find::is_run;
 
 /// Shortest piece of a longer text that counts as found.
 const PIECE: usize = 20;
 /// Windows of a long text are this far from each other.
 const APART: usize = 24;
+/// How much further apart two of them may be.
+const STEP: usize = 2;
+/// A line of base64 that was broken at 64 characters holds a few more bytes than this.
+const LINE: usize = 40;
 /// The more, the fewer places are looked up and the more entries there are.
 const MOST_STRIDE: usize = 16;
 /// Most windows of one text that hold the same bytes.
 const MOST_ALIKE: usize = 4;
 /// More entries would not stay close to the processor.
 const MOST_ENTRIES: usize = 200_000;
+
+/// Bits of the number of bits of the coarse table: 128 KiB.
+const MOST_COARSE: u32 = 20;
 
 /// What is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +68,11 @@ pub(super) struct Index {
     /// Bytes that are hashed: 4 or 8.
     width: usize,
     stride: usize,
+    /// Whether all that stands in text as it is has only characters that runs are of: it is in runs only.
+    is_of_runs: bool,
+    /// Which hashes there may be, a bit for each: small, so that it stays close to the processor.
+    coarse: Vec<u64>,
+    coarse_shift: u32,
     /// Which hashes there are.
     filter: Vec<u64>,
     filter_shift: u32,
@@ -89,6 +105,23 @@ fn wide(text: &[u8], place: usize) -> Option<u64> {
     Some(hash(u64::from_le_bytes(bytes)))
 }
 
+/// Characters of base64 that hold eight bytes.
+const ELEVEN: usize = 11;
+/// Those and three more: wherever a group begins.
+const READ: usize = ELEVEN + 3;
+
+/// The eight bytes that sixteen hex digits are. What is no digit gives another number.
+fn of_hex(digits: &[u8; 16]) -> u64 {
+    let (halves, _) = digits.as_chunks();
+    halves.iter().rev().fold(0, |number, half| {
+        let digits = u64::from_le_bytes(*half);
+        let values = (digits & 0x0f0f_0f0f_0f0f_0f0f) + 9 * (digits >> 6 & 0x0101_0101_0101_0101);
+        let pairs = (values << 4 | values >> 8) & 0x00ff_00ff_00ff_00ff;
+        let fours = (pairs | pairs >> 8) & 0x0000_ffff_0000_ffff;
+        number << 32 | (fours | fours >> 16) & 0xffff_ffff
+    })
+}
+
 impl Index {
     pub(super) fn new(forms: impl Iterator<Item = Form>) -> Self {
         let texts: Vec<Text> = forms.map(|Form { text, is_plain }| Text { bytes: text, is_plain }).collect();
@@ -97,11 +130,16 @@ impl Index {
         let windows: usize = texts.iter().map(|text| (text.bytes.len() / APART).max(1)).sum();
         let most = (MOST_ENTRIES / windows.max(1)).clamp(4, MOST_STRIDE);
         let stride = (shortest + 1).saturating_sub(width).clamp(1, most);
+        let plain = || texts.iter().filter(|text| text.is_plain);
+        let is_of_runs = plain().all(|text| text.bytes.iter().copied().all(is_run));
         let mut index = Self {
             texts,
             shortest,
             width,
             stride,
+            is_of_runs,
+            coarse: Vec::new(),
+            coarse_shift: 0,
             filter: Vec::new(),
             filter_shift: 0,
             starts: Vec::new(),
@@ -113,13 +151,36 @@ impl Index {
         index
     }
 
-    pub(super) const fn shortest(&self) -> usize {
-        self.shortest
+    /// Runs that are shorter hold nothing, neither as it is nor as base64.
+    pub(super) fn shortest_of_runs(&self) -> usize {
+        let plain = if self.is_of_runs { self.shortest.min(PIECE) } else { usize::MAX };
+        plain.min(self.shortest_run())
     }
 
-    /// Fewest characters of base64 that the shortest text alone decides.
+    /// Tells every occurrence in `text[from..]` as it stands there; `runs` are those of this text.
+    pub(super) fn find_plain(
+        &self,
+        text: &[u8],
+        from: usize,
+        runs: &[(usize, usize)],
+        tell: &mut impl FnMut(usize, usize),
+    ) {
+        if !self.is_of_runs {
+            return self.find(text, from, Read::Plain, tell);
+        }
+        for (start, end) in runs {
+            self.find(slice(text, 0, *end), *start, Read::Plain, tell);
+        }
+    }
+
+    /// Fewest bytes that are worth decoding: the shortest text, or a line of a long one.
+    pub(super) const fn shortest(&self) -> usize {
+        if self.shortest < LINE { self.shortest } else { LINE }
+    }
+
+    /// Fewest characters of base64 that these alone decide.
     pub(super) const fn shortest_run(&self) -> usize {
-        (self.shortest * 8 - 4) / 6
+        (self.shortest() * 8 - 4) / 6
     }
 
     fn hash_at(&self, text: &[u8], place: usize) -> Option<u64> {
@@ -156,24 +217,28 @@ impl Index {
                     window.map(|hash| u64::from(common.get(slot(*hash)).copied().unwrap_or(0))).sum()
                 };
                 let Some(window) = (part..=last).min_by_key(|window| shared(*window)) else { break };
+                // A line of wrapped base64 holds 48 bytes: windows of a long text stand no further apart.
+                let first = Some(part).filter(|first| *first > 0 && window - first > STEP);
                 part = if is_last { text.bytes.len() } else { part + APART };
-                // What is there many times over is found by those before.
-                let times = alike.entry(slice(&text.bytes, window, window + span)).or_insert(0);
-                *times += 1;
-                if *times > MOST_ALIKE {
-                    continue;
-                }
-                for (offset, hash) in hashes.iter().enumerate().skip(window).take(self.stride) {
-                    let narrowed = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-                    entries.push((
-                        *hash,
-                        Entry {
-                            check: check(*hash),
-                            text: number,
-                            offset: narrowed(offset),
-                            window: narrowed(window),
-                        },
-                    ));
+                for window in first.into_iter().chain([window]) {
+                    // What is there many times over is found by those before.
+                    let times = alike.entry(slice(&text.bytes, window, window + span)).or_insert(0);
+                    *times += 1;
+                    if *times > MOST_ALIKE {
+                        continue;
+                    }
+                    for (offset, hash) in hashes.iter().enumerate().skip(window).take(self.stride) {
+                        let narrowed = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                        entries.push((
+                            *hash,
+                            Entry {
+                                check: check(*hash),
+                                text: number,
+                                offset: narrowed(offset),
+                                window: narrowed(window),
+                            },
+                        ));
+                    }
                 }
             }
         }
@@ -183,12 +248,19 @@ impl Index {
     fn fill(&mut self, mut entries: Vec<(u64, Entry)>) {
         // Sixteen bits for each entry keep chance hits rare.
         let bits = (16 * entries.len()).next_power_of_two().trailing_zeros().clamp(12, 26);
+        let coarse = (bits - 1).min(MOST_COARSE);
+        self.coarse_shift = 64 - coarse;
+        self.coarse = vec![0; 1 << (coarse - 6)];
         self.filter_shift = 64 - (bits - 6);
         self.filter = vec![0; 1 << (bits - 6)];
         let buckets = bits - 4;
         self.starts_shift = 64 - buckets;
         entries.sort_unstable_by_key(|(hash, _)| *hash);
         for (hash, _) in &entries {
+            let bit = hash >> self.coarse_shift;
+            if let Some(word) = usize::try_from(bit >> 6).ok().and_then(|place| self.coarse.get_mut(place)) {
+                *word |= 1 << (bit & 63);
+            }
             let place = usize::try_from(hash >> self.filter_shift).unwrap_or(0);
             if let Some(word) = self.filter.get_mut(place) {
                 *word |= mask(*hash);
@@ -227,7 +299,75 @@ impl Index {
         }
     }
 
+    /// Whether a run may hold a text as base64 or hex. Reads only as much of it as is looked up, so that few runs are read
+    /// as a whole.
+    pub(super) fn may_hold(&self, run: &[u8]) -> bool {
+        self.may_hold_hex(run) || self.may_hold_base64(run)
+    }
+
+    /// Whether hex digits may hold one. What is no digit among them is none.
+    pub(super) fn may_hold_hex(&self, run: &[u8]) -> bool {
+        if run.len() < 2 * self.shortest() || self.width != 8 {
+            return run.len() >= 2 * self.shortest();
+        }
+        let is_there = |place: usize| {
+            let digits = slice(run, place, run.len()).first_chunk();
+            let digits = digits.filter(|digits| digits.first().is_some_and(u8::is_ascii_hexdigit));
+            let digits = digits.filter(|digits| digits.last().is_some_and(u8::is_ascii_hexdigit));
+            digits.is_some_and(|digits| self.has(hash(of_hex(digits))))
+        };
+        // Either half of a byte may stand first.
+        (0..run.len()).step_by(2 * self.stride).any(|place| is_there(place) || is_there(place + 1))
+    }
+
+    fn may_hold_base64(&self, run: &[u8]) -> bool {
+        // Names and paths have one case; base64 of eight bytes has both, or digits among capitals.
+        let has = |is: fn(&u8) -> bool| run.iter().fold(false, |has, byte| has | is(byte));
+        let has_both =
+            has(u8::is_ascii_uppercase) && (has(u8::is_ascii_lowercase) || has(u8::is_ascii_digit));
+        if run.len() < self.shortest_run() || !has_both {
+            return false;
+        }
+        // Four characters are three bytes: fewer apart, and no place might be looked up.
+        if self.width != 8 || self.stride < 3 || super::decode::is_twice(run) {
+            return true;
+        }
+        (0..run.len()).step_by(self.stride / 3 * 4).any(|place| {
+            let (mut bits, mut found) = (0_u64, false);
+            for (offset, character) in slice(run, place, place + READ).iter().enumerate() {
+                let six = u64::from(super::decode::bits(*character) & 63);
+                if offset >= ELEVEN - 1 {
+                    // The ten characters before, and four bits of this one.
+                    found |= self.has(hash((bits << 4 | six >> 2).swap_bytes()));
+                }
+                bits = bits << 6 | six;
+            }
+            found
+        })
+    }
+
+    /// Whether there is an entry with this hash.
+    fn has(&self, hash: u64) -> bool {
+        self.may_have(hash) && self.bucket(hash).iter().any(|entry| entry.check == check(hash))
+    }
+
+    fn bucket(&self, hash: u64) -> &[Entry] {
+        let bucket = usize::try_from(hash >> self.starts_shift).unwrap_or(0);
+        let (Some(first), Some(last)) = (self.starts.get(bucket), self.starts.get(bucket + 1)) else {
+            return &[];
+        };
+        let range = usize::try_from(*first).unwrap_or(0)..usize::try_from(*last).unwrap_or(0);
+        self.entries.get(range).unwrap_or_default()
+    }
+
+    #[inline]
     fn may_have(&self, hash: u64) -> bool {
+        let bit = hash >> self.coarse_shift;
+        let word = usize::try_from(bit >> 6).ok().and_then(|place| self.coarse.get(place)).copied();
+        word.unwrap_or(0) >> (bit & 63) & 1 == 1 && self.is_likely(hash)
+    }
+
+    fn is_likely(&self, hash: u64) -> bool {
         let word = usize::try_from(hash >> self.filter_shift).ok().and_then(|word| self.filter.get(word));
         word.is_some_and(|word| word & mask(hash) == mask(hash))
     }
@@ -241,11 +381,7 @@ impl Index {
         told: &mut (usize, usize),
         tell: &mut impl FnMut(usize, usize),
     ) {
-        let bucket = usize::try_from(hash >> self.starts_shift).unwrap_or(0);
-        let bounds = (self.starts.get(bucket), self.starts.get(bucket + 1));
-        let (Some(first), Some(last)) = bounds else { return };
-        let range = usize::try_from(*first).unwrap_or(0)..usize::try_from(*last).unwrap_or(0);
-        for entry in self.entries.get(range).unwrap_or_default() {
+        for entry in self.bucket(hash) {
             let widened = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
             if entry.check != check(hash) {
                 continue;

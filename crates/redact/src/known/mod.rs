@@ -1,7 +1,8 @@
 //! Exact values that were made known at run time, and the forms they travel in.
 //!
 //! Values are searched as they are, and as JSON, URLs and shells write them; base64 and hex are read and searched for the
-//! values themselves, wherever in them a value begins. A piece of a long value is found too.
+//! values themselves, wherever in them a value begins; other writings are read line by line ([`views`]). A piece of a long
+//! value is found too.
 //!
 //! Invariants: every byte of every occurrence of every form is masked, wherever the search starts. A value that was
 //! learned twice is known until it was forgotten twice. Values stay in memory in the clear while they are known (the
@@ -10,6 +11,7 @@
 pub(crate) mod decode;
 mod forms;
 mod index;
+mod views;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,9 +143,9 @@ impl Known {
         self.settled.index.is_none() && self.fresh.index.is_none()
     }
 
-    /// Runs of base64 that are shorter cannot hold a value.
+    /// Runs that are shorter cannot hold a value.
     pub(crate) fn shortest_run(&self) -> Option<usize> {
-        self.indices().map(Index::shortest_run).min()
+        self.indices().map(Index::shortest_of_runs).min()
     }
 
     fn indices(&self) -> impl Iterator<Item = &Index> {
@@ -160,10 +162,12 @@ impl Known {
         mut tell: impl FnMut(usize, usize),
     ) {
         for index in self.indices() {
-            index.find(text, from, index::Read::Plain, &mut tell);
-            for (start, end) in runs {
+            index.find_plain(text, from, runs, &mut tell);
+            let may_hold = |run: &&(usize, usize)| index.may_hold(crate::bytes::slice(text, run.0, run.1));
+            for (start, end) in runs.iter().filter(may_hold) {
                 decode::find(index, text, *start, *end, room, &mut tell);
             }
+            views::find(index, text, from, room, &mut tell);
         }
     }
 }

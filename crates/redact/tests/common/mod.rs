@@ -322,7 +322,7 @@ pub(crate) const SHAPES: &[(&str, &[&str], &str)] = &[
     (
         "x -----BEGIN PRIVATE KEY-----\\nMIIEabc\\n-----END PRIVATE KEY----\n-----BEGIN PRIVATE KEY-----\nMIIEabc\n",
         &["MIIE"],
-        "x ***PRIVATE KEY----\n***\n",
+        "x ***\n***\n",
     ),
     (
         "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAxgNSAa7XVwVh3b1zJ8pQ9rStUvWxYzAbCdEfGhIjKlMn\nAbCd\n-----END RSA PRIVATE KEY-----\nb",
@@ -367,6 +367,7 @@ pub(crate) const SHAPES: &[(&str, &[&str], &str)] = &[
 ];
 
 /// What must stay as it is.
+#[allow(dead_code, clippy::allow_attributes, reason = "not every test file uses it")]
 pub(crate) const KEPT: &[&str] = &[
     "",
     "\n",

@@ -3,6 +3,7 @@
 mod agent;
 mod code;
 mod data;
+mod forms;
 mod git;
 mod locks;
 mod logs;
@@ -94,6 +95,9 @@ const KINDS: &[Kind] = &[
     kind("HTML and CSS", code::html),
     kind("minified JavaScript", code::minified),
     seldom("source map", code::source_map),
+    kind("commands", forms::commands),
+    kind("declarations", forms::declarations),
+    kind("pages", forms::pages),
 ];
 
 /// Every kind, many times.

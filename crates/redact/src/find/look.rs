@@ -1,0 +1,186 @@
+//! What a run of characters looks like: how many there are of each kind, and how they follow each other.
+//!
+//! Most runs fit in a block: the characters of a kind are then the bits of a word, and all are looked at together.
+
+use std::sync::LazyLock;
+
+use super::random::MOST;
+use crate::bytes::{BLOCK, members, padded};
+
+/// How many characters of each kind a run has.
+pub(super) struct Kinds {
+    pub(super) small: usize,
+    pub(super) capitals: usize,
+    pub(super) digits: usize,
+    pub(super) others: usize,
+    /// Where they stand, if the run fits.
+    marks: Option<Marks>,
+}
+
+/// A bit for each character of a kind, the first one lowest.
+#[derive(Clone, Copy)]
+struct Marks {
+    small: u64,
+    capitals: u64,
+    digits: u64,
+    others: u64,
+}
+
+impl Marks {
+    fn of(run: &[u8]) -> Option<Self> {
+        if run.len() > BLOCK {
+            return None;
+        }
+        let block = padded(run);
+        let (small, capitals) =
+            (members(&block, |b| b.is_ascii_lowercase()), members(&block, |b| b.is_ascii_uppercase()));
+        let digits = members(&block, |b| b.is_ascii_digit());
+        let all = u64::MAX.checked_shr(u64::BITS - u32::try_from(run.len()).ok()?).unwrap_or(0);
+        Some(Self { small, capitals, digits, others: all & !(small | capitals | digits) })
+    }
+
+    fn look(&self) -> Look {
+        // What is neither letter nor digit changes nothing: the kind before it goes on.
+        let (mut small, mut capitals, mut digits) = (self.small, self.capitals, self.digits);
+        let mut left = self.others;
+        while left != 0 {
+            let next = left & left.wrapping_neg();
+            small |= small << 1 & next;
+            capitals |= capitals << 1 & next;
+            digits |= digits << 1 & next;
+            left &= left - 1;
+        }
+        let follows = (small | capitals | digits) << 1 & !self.others;
+        let same = small << 1 & self.small | capitals << 1 & self.capitals | digits << 1 & self.digits;
+        // Only what stands in the run.
+        let changes = follows & (self.small | self.capitals | self.digits) & !same;
+        let four = self.small & self.small >> 1 & self.small >> 2 & self.small >> 3;
+        let spoken = four | four << 1 | four << 2 | four << 3;
+        // A capital and at least two small letters; a sum carries through all of them.
+        let words = self.small & self.capitals << 1 & self.small >> 1;
+        let titled = self.small & !self.small.wrapping_add(words);
+        let count = |bits: u64| bits.count_ones() as usize;
+        Look { changes: count(changes), spoken: count(spoken), titled: count(titled) + count(words) }
+    }
+}
+
+impl Kinds {
+    /// Of a run of no more than [`MOST`].
+    pub(super) fn of(run: &[u8]) -> Self {
+        let marks = Marks::of(run);
+        let (small, capitals, digits) = if let Some(marks) = &marks {
+            let count = |bits: u64| bits.count_ones() as usize;
+            (count(marks.small), count(marks.capitals), count(marks.digits))
+        } else {
+            let count = |is: fn(&u8) -> bool| run.iter().filter(|byte| is(byte)).count();
+            (count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase), count(u8::is_ascii_digit))
+        };
+        Self { small, capitals, digits, others: run.len() - small - capitals - digits, marks }
+    }
+
+    /// Mostly words: names, paths, sentences with hyphens. The cheap test for what most long runs are.
+    pub(super) const fn is_spoken(&self, length: usize) -> bool {
+        self.digits == 0 || (self.capitals == 0 && (length < 32 || self.others > 0))
+    }
+
+    pub(super) fn look(&self, run: &[u8]) -> Look {
+        self.marks.map_or_else(|| long(run), |marks| marks.look())
+    }
+}
+
+/// How the characters of a run follow each other.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    /// Steps from one kind of character to another.
+    pub(super) changes: usize,
+    /// Small letters that stand in fours or more.
+    pub(super) spoken: usize,
+    /// Letters of words that begin with a capital.
+    pub(super) titled: usize,
+}
+
+/// The same for a run that fits no block.
+fn long(run: &[u8]) -> Look {
+    let mut look = Look { changes: 0, spoken: 0, titled: 0 };
+    let (mut kind, mut word, mut is_title) = (0_u8, 0_usize, false);
+    for byte in run {
+        let now = match byte {
+            b'a'..=b'z' => 1,
+            b'A'..=b'Z' => 2,
+            b'0'..=b'9' => 3,
+            _ => 0,
+        };
+        word = if now == 1 { word + 1 } else { 0 };
+        look.spoken += match word {
+            4 => 4,
+            5.. => 1,
+            _ => 0,
+        };
+        // Three letters make a word: `Aes`.
+        look.titled += match word {
+            2 if is_title => 3,
+            3.. if is_title => 1,
+            _ => 0,
+        };
+        is_title = now == 2 || (now == 1 && is_title);
+        if now != 0 {
+            look.changes += usize::from(kind != 0 && kind != now);
+            kind = now;
+        }
+    }
+    look
+}
+
+/// How often each character is there.
+pub(super) fn counts(run: &[u8]) -> [u16; 128] {
+    let mut counts = [0_u16; 128];
+    for byte in run {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            *count = count.saturating_add(1);
+        }
+    }
+    counts
+}
+
+/// Of a count, itself times its logarithm. Made once: most text has nothing that comes so far.
+static WEIGHTS: LazyLock<[f32; MOST + 1]> = LazyLock::new(|| {
+    let mut weights = [0.0; MOST + 1];
+    for (weight, count) in weights.iter_mut().zip(0_u16..).skip(1) {
+        *weight = f32::from(count) * f32::from(count).log2();
+    }
+    weights
+});
+
+/// Entropy against the most that a run of this length can have.
+pub(super) fn is_varied(run: &[u8]) -> bool {
+    #[expect(clippy::cast_precision_loss, reason = "at most 256")]
+    let length = run.len() as f32;
+    let weights = &*WEIGHTS;
+    let weight = |count: &u16| weights.get(usize::from(*count)).copied().unwrap_or(0.0);
+    let entropy = length.log2() - counts(run).iter().map(weight).sum::<f32>() / length;
+    entropy >= 0.78 * length.min(64.0).log2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_looks_the_same_in_a_block_and_one_by_one() {
+        let mut state = 7_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below
+        };
+        for _ in 0..20_000 {
+            let length = 1 + next(BLOCK);
+            let letters: &[u8] = [&b"aB3_"[..], b"abcdeXY0-", b"Aab", b"-_/A1b"][next(4)];
+            let run: Vec<u8> = (0..length).map(|_| letters[next(letters.len())]).collect();
+            let kinds = Kinds::of(&run);
+            assert!(kinds.marks.is_some());
+            assert_eq!(kinds.look(&run), long(&run), "{}", run.escape_ascii());
+            assert_eq!(kinds.small + kinds.capitals + kinds.digits + kinds.others, length);
+        }
+        assert!(Kinds::of(&[b'a'; BLOCK + 1]).marks.is_none());
+    }
+}

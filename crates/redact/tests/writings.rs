@@ -1,0 +1,204 @@
+//! SEC-12 and SEC-13: the ways in which programs and people write secrets down.
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+#[path = "common/writings.rs"]
+mod writings;
+
+use std::io::Write;
+
+use common::{KEPT, SECRETS, SHAPES};
+use proptest::prelude::*;
+use redact::{Redactor, Sink};
+use writings::{KEPT_TOO, WRITINGS};
+
+fn streamed<'a>(redactor: &Redactor, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut sink = Sink::new(redactor.clone(), Vec::new());
+    for part in parts {
+        sink.write_all(part).unwrap();
+        sink.flush().unwrap();
+    }
+    sink.finish().unwrap()
+}
+
+/// A key that nobody has, in lines of 64.
+const BODY: &[&str] = &[
+    "MIIEowIBAAKCAQEAxgNSAa7XVwVh3b1zJ8pQ9rStUvWxYzAbCdEfGhIjKlMnOpQr",
+    "/mr+I7jKXuTG4OYEuPMZvB3dE6gH9kWcXe5Lq2Nn8Ts0Uy7Vb4Rf1Pj6Md3Kz9Ho",
+    "Qy7Vb4Rf1Pj6Md3Kz9HorQpOnMlKjIhGfEdCbAzYxWvUtSr9Qp8Jz1b3hVwVX7aA",
+    "SNgxAEQACKAABIwoEIIMr5Tz2Wq8Lp4Xc6Vn1Bm3Kj7Hg9Fd0Sa5Qw2Er4Ty6Ui8",
+    "Op0As1Df3Gh5Jk7Lz9Xc==",
+];
+
+/// Every way in which a key block is written, with and without its first line.
+fn blocks() -> Vec<String> {
+    let lines: Vec<&str> =
+        [&["-----BEGIN RSA PRIVATE KEY-----"], BODY, &["-----END RSA PRIVATE KEY-----"]].concat();
+    let cut = [lines.clone(), lines.iter().copied().skip(1).collect()];
+    let cut = cut.into_iter().flat_map(|lines| {
+        let open = lines.split_last().map_or(Vec::new(), |(_, open)| open.to_vec());
+        [lines, open]
+    });
+    cut.flat_map(|lines| written(&lines)).collect()
+}
+
+/// The lines of a block, in every way.
+fn written(lines: &[&str]) -> Vec<String> {
+    let joined = |lines: &[&str], before: &str, after: &str| -> String {
+        lines.iter().map(|line| format!("{before}{line}{after}")).collect()
+    };
+    let mut all = Vec::new();
+    for (before, after) in [
+        ("", "\n"),
+        ("", "\r\n"),
+        ("> ", "\n"),
+        ("| ", "\n"),
+        ("+", "\n"),
+        ("+ ", "\n"),
+        ("- ", "\n"),
+        ("-", "\n"),
+        ("    ", "\n"),
+        ("\t", "\n"),
+        ("# ", "\n"),
+        ("// ", "\n"),
+        (" * ", "\n"),
+        ("      12 | ", "\n"),
+        ("2031-02-03T10:14:15Z INFO key: ", "\n"),
+        ("  \"", "\",\n"),
+        ("\"", "\\n\" +\n"),
+        ("", "\\n"),
+        ("", "\\\\n"),
+        ("", "\\r\\n"),
+        ("", "&#10;"),
+        ("", "&#xA;"),
+        ("", "&#xa;"),
+        ("", "&#13;&#10;"),
+        ("", "&#xD;\n"),
+        ("", "<br>\n"),
+        ("", " "),
+    ] {
+        all.push(joined(lines, before, after));
+    }
+    let numbered: Vec<String> =
+        lines.iter().enumerate().map(|(at, line)| format!("{:>6}\t{line}\n", at + 8)).collect();
+    all.push(numbered.concat());
+    all.push(joined(lines, "", "\n").replace("-----", "----"));
+    all.push(joined(lines, "", "\n").replace("-----BEGIN", "---- BEGIN").replace("-----END", "---- END"));
+    all.push(joined(lines, "", "\n").replace("BEGIN RSA PRIVATE KEY", "begin rsa private key"));
+    all.push(format!("private_key: |\n{}other: 1\n", joined(lines, "  ", "\n")));
+    all.push(format!("<key>{}</key>\n", joined(lines, "", "\n").trim_end()));
+    all.push(format!("{{\"private_key\":\"{}\",\"a\":1}}", joined(lines, "", "\\n")));
+    all.push(format!("{{\"text\":\"{{\\\"pem\\\":\\\"{}\\\"}}\"}}", joined(lines, "", "\\\\n")));
+    all
+}
+
+#[test]
+fn sec_12_a_key_block_is_masked_however_its_lines_are_written() {
+    let redactor = Redactor::new();
+    let mut missed = Vec::new();
+    for text in blocks() {
+        let scrubbed = redactor.scrub(&text).into_owned();
+        let left = BODY.iter().filter(|line| {
+            line.as_bytes().windows(8).any(|part| scrubbed.contains(std::str::from_utf8(part).unwrap()))
+        });
+        let left: Vec<_> = left.collect();
+        if !left.is_empty() {
+            missed.push(format!("{text:?}\n  gave {scrubbed:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "{}:\n{}", missed.len(), missed.join("\n"));
+}
+
+#[test]
+fn sec_13_a_certificate_stays_however_its_lines_are_written() {
+    let redactor = Redactor::new();
+    let body: Vec<String> =
+        BODY.iter().map(|line| line.replace("MIIEowIBAAKCAQEA", "MIIDdzCCAl+gAwIB")).collect();
+    let body: Vec<&str> = body.iter().map(String::as_str).collect();
+    let lines = [&["-----BEGIN CERTIFICATE-----"], &body[..], &["-----END CERTIFICATE-----"]].concat();
+    let mut touched = Vec::new();
+    for text in written(&lines).into_iter().filter(|text| !text.contains("private_key")) {
+        let scrubbed = redactor.scrub(&text).into_owned();
+        if scrubbed != text {
+            touched.push(format!("{text:?}\n  gave {scrubbed:?}"));
+        }
+    }
+    assert!(touched.is_empty(), "{}:\n{}", touched.len(), touched.join("\n"));
+}
+
+#[test]
+fn sec_15_however_it_is_written_a_cut_changes_nothing_and_masking_twice_is_masking_once() {
+    let redactor = Redactor::new();
+    let all = WRITINGS.iter().map(|(text, _)| (*text).to_owned());
+    for text in all.chain(KEPT_TOO.iter().map(|text| (*text).to_owned())).chain(blocks()) {
+        let whole = redactor.scrub_bytes(text.as_bytes()).into_owned();
+        for at in (0..text.len()).step_by(1 + text.len() / 100) {
+            let (a, b) = text.as_bytes().split_at(at);
+            assert_eq!(streamed(&redactor, [a, b]), whole, "{at}: {text:?}");
+        }
+        assert_eq!(streamed(&redactor, text.as_bytes().chunks(1)), whole, "{text:?}");
+        let twice = redactor.scrub_bytes(&whole);
+        assert_eq!(twice, whole, "{text:?}\n{}\n{}", whole.escape_ascii(), twice.escape_ascii());
+    }
+}
+
+#[test]
+fn sec_12_however_a_secret_is_written_it_is_masked() {
+    let redactor = Redactor::new();
+    let mut missed = Vec::new();
+    for (text, gone) in WRITINGS {
+        let scrubbed = redactor.scrub(text);
+        if gone.iter().any(|secret| scrubbed.contains(secret)) {
+            missed.push(format!("{text:?}\n  gave {scrubbed:?}"));
+        }
+    }
+    assert!(missed.is_empty(), "{} of {}:\n{}", missed.len(), WRITINGS.len(), missed.join("\n"));
+}
+
+#[test]
+fn sec_13_what_looks_so_and_is_no_secret_stays() {
+    let redactor = Redactor::new();
+    let mut touched = Vec::new();
+    for text in KEPT_TOO {
+        let scrubbed = redactor.scrub(text);
+        if scrubbed != *text {
+            touched.push(format!("{text:?}\n  gave {scrubbed:?}"));
+        }
+    }
+    assert!(touched.is_empty(), "{} of {}:\n{}", touched.len(), KEPT_TOO.len(), touched.join("\n"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    #[test]
+    fn sec_15_any_of_them_together_cut_anywhere_gives_the_same_and_masking_twice_is_masking_once(
+        picks in proptest::collection::vec((0..1_000_usize, 0..30_usize, 0..30_usize, 0..7_usize), 1..10),
+        cuts in proptest::collection::vec(0..500_usize, 0..8),
+    ) {
+        let redactor = Redactor::new();
+        let pool = WRITINGS.iter().map(|(text, _)| *text).chain(KEPT_TOO.iter().copied()).chain(KEPT.iter().copied());
+        let shapes = SHAPES.iter().map(|(s, ..)| *s);
+        // A block that loses its first or last mark to a neighbour is another text: blocks have tests of their own.
+        let pool: Vec<&str> = pool
+            .chain(SECRETS.iter().map(|(_, s)| *s))
+            .chain(shapes)
+            .filter(|piece| !piece.contains("----"))
+            .collect();
+        let mut text = Vec::new();
+        for (pick, skip, take, join) in picks {
+            let piece = pool[pick % pool.len()].as_bytes();
+            let piece = &piece[skip.min(piece.len() / 2)..];
+            text.extend_from_slice(&piece[..piece.len() - take.min(piece.len() / 2)]);
+            text.extend_from_slice([&b""[..], b"\n", b"\n", b"\n  ", b"\n- ", b" ", b": "][join]);
+        }
+        let whole = redactor.scrub_bytes(&text).into_owned();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let parts = cuts.windows(2).map(|pair| &text[pair[0]..pair[1]]);
+        prop_assert_eq!(&streamed(&redactor, parts), &whole, "{}", text.escape_ascii());
+        let twice = redactor.scrub_bytes(&whole).into_owned();
+        prop_assert!(twice == whole, "{}\n{}\n{}", text.escape_ascii(), whole.escape_ascii(), twice.escape_ascii());
+    }
+}

@@ -22,6 +22,7 @@ mod redact;
 mod report;
 mod scanners;
 mod vault;
+mod whole;
 mod wire;
 
 use std::path::PathBuf;
@@ -137,6 +138,9 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
             rows.extend(more);
             notes.extend(said);
         }
+        let (more, said) = whole::rows(&arguments.palisade)?;
+        rows.extend(more);
+        notes.extend(said);
         drop(one);
     }
     if wanted(Item::Vault) {

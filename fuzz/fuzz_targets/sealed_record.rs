@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use vault::{KeyRing, MasterKey, Place, RingFile, Sealed, SealedRecord};
+use vault::{KeyRing, MasterKey, Place, Sealed, SealedRecord};
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::new(MasterKey::random().expect("randomness")));
 
@@ -21,7 +21,7 @@ fuzz_target!(|input: (Vec<u8>, String, Vec<(u16, u8)>, Option<u16>)| {
         assert!(RING.open(&place, &sealed).is_err(), "a forged value was opened");
     }
     let master = MasterKey::random().expect("randomness");
-    assert!(RingFile::read(&bytes, &master).is_err(), "a forged ring was read");
+    assert!(KeyRing::read(&bytes, &master).is_err(), "a forged ring was read");
 
     // One of our own, changed here and there.
     let Ok(record) = RING.seal_record(&place, &bytes) else { return };

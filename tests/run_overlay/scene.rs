@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::Value;
 
@@ -27,22 +27,28 @@ pub fn everybody() -> Vec<Who> {
     if rustix::process::geteuid().is_root() { vec![Who::Self_, Who::User] } else { vec![Who::Self_] }
 }
 
-/// The program, where everybody can execute it.
-fn palisade() -> &'static Path {
-    static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| {
-        let folder = PathBuf::from(format!("/tmp/palisade-run-overlay-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let copy = folder.join("palisade");
-        std::fs::copy(tests::program("palisade"), &copy).unwrap();
-        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755)).unwrap();
-        copy
-    })
+/// The program, where everybody can execute it. The scenes that use it keep it; with the last of them it goes.
+fn palisade() -> Arc<tempfile::TempDir> {
+    static COPY: Mutex<Weak<tempfile::TempDir>> = Mutex::new(Weak::new());
+    let mut shared = COPY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(there) = shared.upgrade() {
+        return there;
+    }
+    let folder = tempfile::Builder::new().prefix("overlay-program-").tempdir_in("/tmp").unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (from, to) = (tests::program("palisade"), folder.path().join("palisade"));
+    if std::fs::hard_link(&from, &to).is_err() {
+        // By another program, so that no descriptor of ours keeps the copy from being executed.
+        assert!(Command::new("cp").arg("--").args([&from, &to]).status().unwrap().success());
+    }
+    let folder = Arc::new(folder);
+    *shared = Arc::downgrade(&folder);
+    folder
 }
 
 pub struct Scene {
     folder: tempfile::TempDir,
+    program: Arc<tempfile::TempDir>,
     pub who: Who,
 }
 
@@ -58,7 +64,7 @@ impl Scene {
     pub fn new(who: Who, script: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("overlay-").tempdir_in("/tmp").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let scene = Self { folder, who };
+        let scene = Self { folder, program: palisade(), who };
         for path in [scene.worktree(), scene.home()] {
             std::fs::create_dir(&path).unwrap();
             scene.own(&path);
@@ -134,7 +140,7 @@ impl Scene {
 
     /// `palisade …`, to be started.
     pub fn prepared(&self, words: &[&str]) -> Command {
-        let mut command = self.command(palisade().as_os_str());
+        let mut command = self.command(self.program.path().join("palisade").as_os_str());
         command.args(words).current_dir(self.worktree());
         command
     }

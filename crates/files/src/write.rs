@@ -41,12 +41,17 @@ impl Root {
         folder.put(name, bytes, Mode::from_raw_mode(0o600), RenameFlags::NOREPLACE)
     }
 
-    /// Removes a plain file beneath, and makes that last.
+    /// Removes a plain file beneath, and makes that last. Anything else that has the name stays; whoever can put a link there
+    /// between the look and the removal loses that link, and nothing that it leads to.
     ///
     /// # Errors
     /// [`FileError`].
     pub fn remove(&self, path: &Path) -> Result<(), FileError> {
         let (folder, name) = self.placed(path)?;
+        let stat = rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(FileError::NotPlain);
+        }
         rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
         Ok(rustix::fs::fsync(&folder)?)
     }

@@ -84,7 +84,13 @@ fn paths_that_lead_elsewhere_are_refused_and_touch_nothing() {
     for path in ["out/secret", "own/note", "link", "magic/etc/passwd", "out/new"] {
         assert!(matches!(place.read(path), Err(FileError::NotPlain)), "{path}: {:?}", place.read(path));
         assert!(matches!(place.write(path, "x"), Err(FileError::NotPlain)), "{path}");
+        assert!(place.root.remove(Path::new(path)).is_err(), "{path}");
     }
+    for path in ["../outside/secret", "sub/../../outside/secret", absolute, "", ".", ".."] {
+        assert!(place.root.remove(Path::new(path)).is_err(), "{path}");
+    }
+    // The link itself stays too: it is no plain file.
+    assert!(matches!(place.root.remove(Path::new("link")), Err(FileError::NotPlain)));
     assert_eq!(fs::read_to_string(outside).unwrap(), "secret");
     assert_eq!(place.names("outside"), ["secret"]);
     assert_eq!(place.names("inside"), ["link", "magic", "out", "own", "sub"]);
@@ -100,7 +106,9 @@ fn what_is_no_plain_file_is_left_alone_and_not_waited_for() {
     for path in ["pipe", "socket", "sub"] {
         assert!(matches!(place.read(path), Err(FileError::NotPlain)), "{path}");
         assert!(matches!(place.write(path, "x"), Err(FileError::NotPlain)), "{path}");
+        assert!(matches!(place.root.remove(Path::new(path)), Err(FileError::NotPlain)), "{path}");
     }
+    assert_eq!(place.names("inside"), ["pipe", "socket", "sub"]);
     assert!(matches!(files::read(Path::new("/dev/zero"), 10, Rule::Any), Err(FileError::NotPlain)));
     assert!(matches!(files::read(&place.at("inside/pipe"), 10, Rule::Any), Err(FileError::NotPlain)));
     // By its whole path a file may lie behind a link: whoever named it placed it.

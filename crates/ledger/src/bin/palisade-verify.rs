@@ -2,14 +2,20 @@
 //!
 //! Thin: parses arguments, reads the files from outside the ledger, calls the verifier, prints. Exit codes:
 //! 0 intact, 1 tampered, 2 cannot be checked, 64 usage.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the output of a command")]
+//!
+//! Invariant: a ledger from elsewhere is hostile text. Whatever is said, also by a panic, passes the redactor and cannot act
+//! on a terminal. Paths stay whole: whoever checks needs them.
 
+use std::fmt::Write as _;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use ledger::ChainKey;
 use ledger::verify::{Anchors, Complete, Report, Trust, Verdict, lies_inside, verify, verify_bundle};
+use redact::Redactor;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// Checks that a ledger, or a bundle of some of its entries, is what was written.
@@ -39,17 +45,21 @@ struct Args {
 }
 
 fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| say(io::stderr().lock(), &clean(&told(info)))));
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => {
-            let wrong = error.use_stderr();
-            let _ = error.print(); // nobody to tell if the terminal is gone
-            return ExitCode::from(if wrong { 64 } else { 0 });
+        Err(error) if error.use_stderr() => {
+            say(io::stderr().lock(), &clean(&error.render().to_string()));
+            return ExitCode::from(64);
+        }
+        Err(help) => {
+            say(io::stdout().lock(), &help.render().to_string());
+            return ExitCode::SUCCESS;
         }
     };
     match check(&args) {
         Ok(report) => {
-            print(&report, args.json);
+            say(io::stdout().lock(), &shown(&report, args.json));
             ExitCode::from(match report.verdict {
                 Verdict::Intact => 0,
                 Verdict::Tampered => 1,
@@ -57,10 +67,38 @@ fn main() -> ExitCode {
             })
         }
         Err(message) => {
-            eprintln!("cannot check: {message}");
+            say(io::stderr().lock(), &clean(&format!("cannot check: {message}\n")));
             ExitCode::from(2)
         }
     }
+}
+
+/// The one way out, for text that is clean. There is nobody to tell when the terminal is gone.
+fn say(mut out: impl Write, text: &str) {
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+/// A text that is not ours, without secrets and without what acts on a terminal. Our own words do not pass here: some
+/// (`authorization: recorded`) look like what they are not.
+fn clean(text: &str) -> String {
+    let tamed = redact::tame(text.as_bytes());
+    String::from_utf8_lossy(&Redactor::new().scrub_bytes(&tamed)).into_owned()
+}
+
+/// Cleans every text of a document. Names of fields are ours.
+fn clean_document(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = clean(text),
+        Value::Array(items) => items.iter_mut().for_each(clean_document),
+        Value::Object(fields) => fields.values_mut().for_each(clean_document),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// What is said of a panic.
+fn told(info: &std::panic::PanicHookInfo<'_>) -> String {
+    let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
+    format!("palisade-verify: failed at {place}: {}\n", info.payload_as_str().unwrap_or(""))
 }
 
 fn check(args: &Args) -> Result<Report, String> {
@@ -112,12 +150,15 @@ fn anchors(path: &Path) -> Result<Anchors, String> {
     Anchors::from_lines(text).map_err(|error| format!("`{}`: {error}", path.display()))
 }
 
-fn print(report: &Report, json: bool) {
+/// The report, for people or programs.
+fn shown(report: &Report, json: bool) -> String {
     let as_json = |value: &dyn Fn() -> serde_json::Result<String>| value().unwrap_or_default();
     if json {
-        println!("{}", as_json(&|| serde_json::to_string_pretty(report)));
-        return;
+        let mut document = serde_json::to_value(report).unwrap_or_default();
+        clean_document(&mut document);
+        return format!("{document:#}\n");
     }
+    let mut text = String::new();
     // The words are the ones of the JSON report.
     let words = [
         ("verdict", as_json(&|| serde_json::to_string(&report.verdict))),
@@ -126,27 +167,31 @@ fn print(report: &Report, json: bool) {
         ("authorization", as_json(&|| serde_json::to_string(&report.authorization))),
     ];
     for (name, word) in words {
-        println!("{name}: {}", word.trim_matches('"'));
+        let _ = writeln!(text, "{name}: {}", word.trim_matches('"'));
     }
-    println!(
+    let _ = writeln!(
+        text,
         "entries: {}, covered to {}, checkpoints: {}",
         report.entries, report.covered, report.checkpoints
     );
     if let Some(bundle) = &report.bundle {
-        let about =
-            bundle.about.as_ref().map_or(String::new(), |id| format!(" about `{}`", id.escape_debug()));
+        let about = bundle
+            .about
+            .as_ref()
+            .map_or(String::new(), |id| format!(" about `{}`", clean(id).escape_debug()));
         let complete = match bundle.complete {
             Complete::Proved => "none is left out",
             Complete::Asserted => "that none is left out is the signer's word",
         };
-        println!("scope: entries {} to {}{about}; {complete}", bundle.from, bundle.to);
-        println!(
+        let _ = writeln!(text, "scope: entries {} to {}{about}; {complete}", bundle.from, bundle.to);
+        let _ = writeln!(
+            text,
             "inputs: {} named by entries, {} the signer's word",
             bundle.inputs_recorded, bundle.inputs_asserted
         );
     }
     for gap in &report.gaps {
-        println!("gap: entries {} to {} ({})", gap.first, gap.last, gap.reason);
+        let _ = writeln!(text, "gap: entries {} to {} ({})", gap.first, gap.last, clean(gap.reason));
     }
     for finding in &report.findings {
         let kind = finding.kind.word();
@@ -155,6 +200,43 @@ fn print(report: &Report, json: bool) {
         let places = place("index", finding.index)
             + &place("segment", finding.segment.map(u64::from))
             + &place("line", finding.line);
-        println!("{}{places}: {}", kind, finding.message);
+        let _ = writeln!(text, "{kind}{places}: {}", clean(&finding.message));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sec_16_what_is_not_ours_has_no_secret_and_does_not_act() {
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let hostile =
+            format!("`/home/ana/{secret}`: \u{1b}]52;c;ZWNobw==\u{7}\u{1b}[2J\u{9b}6n no such file\n");
+        let mut document =
+            serde_json::json!({ "findings": [{ "message": hostile }], "authorization": "recorded" });
+        clean_document(&mut document);
+        assert_eq!(document["authorization"], "recorded");
+        for said in [clean(&hostile), document["findings"][0]["message"].as_str().unwrap().to_owned()] {
+            assert!(said.contains("/home/ana/***") && !said.contains(&secret), "{said:?}");
+            assert!(said.chars().all(|c| c == '\n' || !c.is_control()), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn sec_16_a_panic_is_told_without_its_secret() {
+        use std::sync::Mutex;
+        static SAID: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|info| say(&mut *SAID.lock().unwrap(), &clean(&told(info)))));
+        let text = format!("unexpected {secret}");
+        let panicked = std::panic::catch_unwind(move || panic!("{text}"));
+        std::panic::set_hook(before);
+        assert!(panicked.is_err());
+        let said = String::from_utf8(SAID.lock().unwrap().clone()).unwrap();
+        assert!(said.contains("palisade-verify.rs:") && said.contains("unexpected ***"), "{said}");
+        assert!(!said.contains(&secret), "{said}");
     }
 }

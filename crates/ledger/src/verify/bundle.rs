@@ -399,7 +399,8 @@ impl Check<'_> {
         if !path.symlink_metadata()?.is_file() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        File::open(path)
+        // It may have become a link or a pipe since: neither is followed or waited for.
+        crate::disk::open_to_read(&path)
     }
 
     /// The number of the first entry that is there, to say where a bundle without a good manifest begins.

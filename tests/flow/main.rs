@@ -36,6 +36,8 @@ mod ledger_search;
 mod ledger_secrets;
 mod redact;
 mod secrets;
+mod secrets_passphrase;
+mod secrets_postgres;
 mod secrets_rotation;
 mod setup;
 mod skeleton;

@@ -1,13 +1,11 @@
 //! New keys while the daemon works, and while it is killed.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use api::RotateRequest;
 use tests::{Host, scale};
-use vault::{KeyRing, MasterKey, Place, Purpose, RingError, SealedRecord};
+use vault::{KeyRing, MasterKey, Place, RingError, SealedRecord};
 
 use crate::secrets::{palisade, secret};
 
@@ -16,7 +14,11 @@ fn master(host: &Host) -> MasterKey {
 }
 
 /// Every value that the stopped host keeps, opened with this ring, by its name.
-fn values(host: &Host, source: &runtime::Source, ring: &KeyRing) -> Vec<(String, Result<Vec<u8>, String>)> {
+pub(crate) fn values(
+    host: &Host,
+    source: &runtime::Source,
+    ring: &KeyRing,
+) -> Vec<(String, Result<Vec<u8>, String>)> {
     let threads = tokio::runtime::Runtime::new().unwrap();
     threads.block_on(async {
         let engine = runtime::open_engine(&host.data(), source, ring).await.unwrap();
@@ -39,7 +41,7 @@ fn values(host: &Host, source: &runtime::Source, ring: &KeyRing) -> Vec<(String,
     })
 }
 
-fn assert_all(host: &Host, source: &runtime::Source, ring: &KeyRing, count: usize, what: &str) {
+pub(crate) fn assert_all(host: &Host, source: &runtime::Source, ring: &KeyRing, count: usize, what: &str) {
     let all = values(host, source, ring);
     assert_eq!(all.len(), count, "{what}");
     for (name, value) in all {
@@ -90,7 +92,7 @@ fn sec_04_one_command_rotates_master_and_data_keys() {
     let bare = KeyRing::new(vault::MasterKey::from_hex_or_base64(old.to_base64().expose()).unwrap());
     let opened = threads.block_on(runtime::open_engine(&host.data(), &runtime::Source::Embedded, &bare));
     assert!(opened.is_err(), "the earlier master key alone does not open the store");
-    let stolen = vault::RingFile::read(&stolen, &old).unwrap();
+    let stolen = vault::KeyRing::read(&stolen, &old).unwrap();
     assert!(values(&host, &runtime::Source::Embedded, &stolen).iter().all(|(_, value)| value.is_err()));
 
     // A start with the earlier key changes nothing and says so; with the new one everything is there.
@@ -105,7 +107,7 @@ fn sec_04_one_command_rotates_master_and_data_keys() {
 }
 
 /// SEC-04: killed wherever it is, the daemon starts, and the command goes on.
-fn kill_while_rotating(
+pub(crate) fn kill_while_rotating(
     mut host: Host,
     source: &runtime::Source,
     ring_of: impl Fn(&Host) -> KeyRing,
@@ -196,58 +198,4 @@ fn sec_04_a_key_that_waits_is_used_or_found() {
     assert_eq!((step.begun, step.finished, step.done, step.epoch), (false, true, 1, 2));
     host.stop();
     assert_all(&host, &runtime::Source::Embedded, &file.open(&master(&host)).unwrap(), 1, "found");
-}
-
-/// SEC-04 on PostgreSQL, with a master key that is given by its environment: the new one is named, and given at the
-/// next start.
-#[test]
-fn sec_04_a_key_from_elsewhere_is_named_and_given_at_the_next_start() {
-    let (url, old, new) = (tests::database(), tests::master_key(), tests::master_key());
-    let with = |key: &str| {
-        Host::builder()
-            .set("store.url", &url)
-            .set("limits.requests_per_minute", "0")
-            .variable("PALISADE_MASTER_KEY", key)
-    };
-    let mut host = with(&old).start();
-    let place = host.place().to_owned();
-    let client = host.owner().client.clone();
-    client.add_secret(&secret("S_0", "value of S_0", None)).unwrap();
-    let refused = client.rotate_keys(&RotateRequest::default()).unwrap_err();
-    assert!(refused.to_string().contains("--new-key-file"), "{refused}");
-    let file = place.join("new.key");
-    let named =
-        |file: &Path| RotateRequest { resume: false, new_key_file: Some(file.to_str().unwrap().to_owned()) };
-    for (content, mode, expected) in [
-        ("not a key", 0o600, "not a usable key"),
-        (new.as_str(), 0o644, "close it with"),
-        (old.as_str(), 0o600, "is the present one"),
-    ] {
-        fs::write(&file, content).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let refused = client.rotate_keys(&named(&file)).unwrap_err();
-        assert!(refused.to_string().contains(expected), "{refused}");
-        assert!(!host.data().join("keyring").exists());
-    }
-    // Who may not rotate does not learn what files there are.
-    let admin = host.user("ada", "admin").client;
-    for path in [file.as_path(), Path::new("/etc/shadow"), Path::new("/nowhere")] {
-        assert_eq!(admin.rotate_keys(&named(path)).unwrap_err().status(), Some(403));
-    }
-    fs::write(&file, &new).unwrap();
-    let output =
-        palisade(&host, &client, &["secret", "rotate", "--new-key-file", file.to_str().unwrap()], "");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success() && said.contains("before its next start"), "{output:?}");
-    assert!(said.contains("The first master key of this installation stays the root"), "{said}");
-    host.stop();
-
-    let mut stale = with(&old).in_folder(&place).stopped();
-    assert!(stale.start_daemon().unwrap_err().contains("the key does not open the store"));
-    let mut again = with(&new).in_folder(&place).stopped();
-    again.start_daemon().unwrap();
-    let ring = runtime::ring_file(&again.data()).open(&MasterKey::from_hex_or_base64(&new).unwrap()).unwrap();
-    again.stop();
-    assert_all(&again, &runtime::Source::Postgres(url), &ring, 1, "PostgreSQL");
-    assert_eq!(ring.subkey(Purpose::Seal).expose().len(), 32);
 }

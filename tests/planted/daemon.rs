@@ -13,12 +13,12 @@ use crate::search::Search;
 use crate::secrets::{Planted, all};
 
 /// A daemon that says everything it can say.
-fn host() -> tests::HostBuilder {
+pub fn host() -> tests::HostBuilder {
     Host::builder().set("limits.requests_per_minute", "0").set("log.level", "trace")
 }
 
 /// HTTP by hand: no library changes or refuses what is sent.
-fn send(host: &Host, head: &str, headers: &[String], body: &[u8]) -> Vec<u8> {
+pub fn send(host: &Host, head: &str, headers: &[String], body: &[u8]) -> Vec<u8> {
     let address = host.base().split_once("://").unwrap().1;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -34,7 +34,7 @@ fn send(host: &Host, head: &str, headers: &[String], body: &[u8]) -> Vec<u8> {
     answer
 }
 
-fn percent(text: &str) -> String {
+pub fn percent(text: &str) -> String {
     text.bytes()
         .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02x}") })
         .collect()
@@ -365,5 +365,107 @@ fn sec_16_what_is_sent_to_the_daemon_is_in_no_column_of_a_database() {
     let dump = tests::dump(&address);
     assert!(dump.contains("w-39") && dump.contains("***"), "the dump has rows");
     search.look("the database", dump.as_bytes());
+    search.assert_clean();
+}
+
+/// Wherever a secret is expected: passwords, codes, tokens, values, credentials in headers.
+fn where_secrets_belong(
+    host: &Host,
+    search: &mut Search,
+    n: usize,
+    form: &str,
+    planted: &Planted,
+    is_slow: bool,
+) {
+    let token = format!("Authorization: Bearer {}", host.owner().client.token().unwrap());
+    let json_type = "Content-Type: application/json".to_owned();
+    let (text, line, family) = (planted.text.as_str(), planted.line(), planted.family);
+    let mut heard = |what: &str, answer: Vec<u8>| {
+        assert!(answer.starts_with(b"HTTP/1.1 "), "{what}: no answer");
+        search.look(&format!("the answer to {what} with {family} as {form}"), &answer);
+    };
+    let name = format!("ENCODED_{n}_{}", form.to_uppercase());
+    let email = format!("e{n}-{}@example.org", form.to_lowercase());
+    // Hashing is slow by intention.
+    let hashed = [
+        ("users", json!({ "email": email, "name": "N", "role": "member", "password": text })),
+        ("auth/totp/remove", json!({ "code": text, "password": text })),
+    ];
+    let quick = [
+        ("secrets", json!({ "name": name, "value": text, "replace": true })),
+        ("users", json!({ "email": email, "name": "N", "role": "nothing", "password": text })),
+        ("users", json!({ "email": format!("b{email}"), "name": "N", "role": "member", "bcrypt": text })),
+        ("auth/bootstrap", json!({ "secret": text, "email": email, "name": "N", "password": text })),
+        ("auth/refresh", json!({ "refresh_token": text })),
+        ("auth/pair", json!({ "code": text })),
+        ("auth/totp/confirm", json!({ "handle": text, "code": text, "password": text })),
+    ];
+    for (path, body) in quick.into_iter().chain(hashed.into_iter().filter(|_| is_slow)) {
+        let (head, bytes) = (format!("POST /api/v1/{path}"), serde_json::to_vec(&body).unwrap());
+        heard(&head, send(host, &head, &[token.clone(), json_type.clone()], &bytes));
+        heard(&head, send(host, &head, &[token.clone(), json_type.clone()], &bytes[..bytes.len() - 2]));
+    }
+    let kind = "Content-Type: application/x-www-form-urlencoded".to_owned();
+    let filled = format!("secret=x&email=a&name=N&password={}", percent(text));
+    heard("setup", send(host, "POST /setup", &[kind], filled.as_bytes()));
+    let code = format!("{}: ", api::TOTP_HEADER);
+    for header in [
+        code.as_str(),
+        "Authorization: Bearer ",
+        "Authorization: Basic ",
+        "Cookie: session=",
+        "X-Api-Key: ",
+        "Proxy-Authorization: Basic ",
+        "Sec-WebSocket-Protocol: palisade.v1, ticket.",
+    ] {
+        let sent = format!("{header}{line}");
+        let own = if header.starts_with("Authorization") { sent.clone() } else { token.clone() };
+        heard(header, send(host, "POST /api/v1/repos", &[own, sent.clone()], b"{\"name\":\"x\"}"));
+        heard(header, send(host, "GET /api/v1/events/socket", &[sent, "Upgrade: websocket".into()], b""));
+    }
+}
+
+/// The same by the client: typed at a prompt, piped in, in a file or in a variable.
+fn where_secrets_are_typed(host: &Host, inputs: &Path, search: &mut Search, n: usize, planted: &Planted) {
+    let settings = inputs.join(format!("encoded-{n}"));
+    std::fs::write(&settings, format!("FROM_FILE_{n}='{}'\n", planted.line())).unwrap();
+    let (name, email) = (format!("PIPED_{n}"), format!("p{n}@example.org"));
+    for words in [
+        vec!["secret", "add", &name, "--replace"],
+        vec!["secret", "import", settings.to_str().unwrap(), "--yes", "--replace"],
+        vec!["user", "add", "--email", &email, "--name", "N", "--password-stdin"],
+        vec!["whoami"],
+    ] {
+        let mut command = host.command("palisade");
+        command.args(["--url", host.base()]).args(&words);
+        if words[0] == "whoami" {
+            command.env("PALISADE_API_KEY", planted.line());
+        }
+        let Output { stdout, stderr, .. } = tests::fed(&mut command, &format!("{}\n", planted.line()));
+        let place = format!("what `palisade {}` says with {}", words[0], planted.family);
+        search.look(&place, &[stdout, stderr].concat());
+    }
+}
+
+/// SEC-16: secrets that were encoded before they were given, wherever one is expected, come out of no door in any form.
+#[test]
+fn sec_16_what_is_given_encoded_as_a_secret_comes_out_nowhere() {
+    let planted = all();
+    let mut search = Search::new(&planted);
+    let mut host = host().start();
+    sign_in(&host);
+    let inputs = tempfile::tempdir().unwrap();
+    let few = (planted.len() / tests::scale(planted.len(), 4)).max(1);
+    for (n, one) in planted.iter().enumerate() {
+        for (number, (form, encoded)) in one.encoded().into_iter().enumerate() {
+            where_secrets_belong(&host, &mut search, n, form, &encoded, n % few == 0);
+            if n % few == 0 {
+                where_secrets_are_typed(&host, inputs.path(), &mut search, n * 3 + number, &encoded);
+            }
+        }
+    }
+    let secrets = host.owner().client.secrets(None, None).unwrap().items;
+    assert!(secrets.len() >= planted.len(), "values were kept: {}", secrets.len());
+    afterwards(&mut host, &mut search);
     search.assert_clean();
 }

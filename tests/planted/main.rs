@@ -1,7 +1,8 @@
 //! SEC-16: secrets of every family, planted in every input of the product, come out nowhere.
 //!
 //! `secrets` makes them, `search` looks for them and for what encoding or cutting makes of them, `daemon` drives the real
-//! daemon by HTTP and by the client, `runs` drives `palisade run`. Nothing here is a secret of anybody.
+//! daemon by HTTP and by the client, `runs` drives `palisade run`, `outlets` looks for homes and for what acts on terminals
+//! (SEC-14). Nothing here is a secret of anybody. Where a secret is expected, it is also given as base64, hex and URL-encoded.
 //!
 //! What keeps a value by nature, and why that is no leak:
 //! * the argv that a caller typed, in the process that they started and in its forks: only that caller chose it;
@@ -11,6 +12,7 @@
 //! * encoded text in a field for text: a person may write any base64, and what was never a secret here is not known as one.
 
 mod daemon;
+mod outlets;
 mod runs;
 mod search;
 mod secrets;

@@ -9,19 +9,19 @@ use crate::search::Search;
 use crate::secrets::all;
 
 /// A home with a project.
-struct Home {
+pub struct Home {
     folder: tempfile::TempDir,
 }
 
 impl Home {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         std::fs::create_dir_all(folder.path().join("project")).unwrap();
         Self { folder }
     }
 
-    fn project(&self) -> PathBuf {
+    pub fn project(&self) -> PathBuf {
         self.folder.path().join("project")
     }
 
@@ -29,11 +29,25 @@ impl Home {
         self.folder.path().join(".local/state/palisade")
     }
 
-    fn palisade(&self, words: &[&str]) -> Command {
+    pub fn palisade(&self, words: &[&str]) -> Command {
         let mut command = Command::new(tests::program("palisade"));
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.folder.path());
         command.current_dir(self.project()).args(words);
         command
+    }
+
+    /// Every text that is kept of runs, besides what agents wrote.
+    pub fn kept(&self) -> Vec<(PathBuf, String)> {
+        let mut found = Vec::new();
+        for folder in ["receipts", "ledger", "ledger/segments"] {
+            let entries = std::fs::read_dir(self.state().join(folder)).unwrap().map(Result::unwrap);
+            // The reserve is room, filled with zeros.
+            for entry in entries.filter(|entry| entry.file_name() != "reserve") {
+                let text = std::fs::read(entry.path()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+                found.extend(text.map(|text| (entry.path(), text)));
+            }
+        }
+        found
     }
 
     /// Writes a file of the project.
@@ -85,6 +99,10 @@ fn sec_16_what_a_run_is_given_is_said_and_kept_nowhere() {
         for words in typed {
             let mut command = home.palisade(&words);
             command.env("GITHUB_TOKEN", &one.text);
+            let encoded = one.encoded();
+            command.envs(
+                ["GITLAB_TOKEN", "MYSQL_PWD", "NPM_TOKEN"].iter().zip(encoded.iter().map(|(_, it)| &it.text)),
+            );
             let output = tests::fed(&mut command, "");
             let place = format!(
                 "what `palisade {} {}` says with {}",
@@ -166,6 +184,13 @@ fn sec_16_no_process_inside_has_what_was_not_given() {
             let value =
                 if is_proxy { format!("http://ana:{}@proxy.example", one.text) } else { one.text.clone() };
             command.env(name, value);
+        }
+        for (one, names) in planted.iter().skip(names.len()).zip([
+            ["GITLAB_TOKEN", "AWS_SECRET_ACCESS_KEY", "NPM_TOKEN"],
+            ["PGPASSWORD", "AZURE_CLIENT_SECRET", "MY_PASSWORD"],
+        ]) {
+            let encoded = one.encoded();
+            command.envs(names.iter().zip(encoded.iter().map(|(_, it)| &it.text)));
         }
         command.args(["--", "sh", "-c", "touch ready; while [ -e ready ]; do sleep 0.02; done"]);
         let mut child =

@@ -1,5 +1,8 @@
 //! Forty secrets, made for this test and good for nothing.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 /// One of them.
 #[derive(Clone, Debug)]
 pub struct Planted {
@@ -15,6 +18,18 @@ impl Planted {
     /// The value, if that by itself looks like a secret.
     pub fn alone(&self) -> Option<&str> {
         self.values.first().map(String::as_str).filter(|value| *value == self.text)
+    }
+
+    /// The same as base64, hex and URL-encoded text: what was encoded before it was planted.
+    pub fn encoded(&self) -> Vec<(&'static str, Self)> {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        let escaped = |b: u8| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
+        let forms = [
+            ("base64", STANDARD.encode(&self.text)),
+            ("hex", hex::encode(&self.text)),
+            ("URL", self.text.bytes().map(escaped).collect()),
+        ];
+        forms.into_iter().map(|(form, text)| (form, Self { text, ..self.clone() })).collect()
     }
 
     /// On one line, as a name or an argument.

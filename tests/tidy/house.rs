@@ -66,14 +66,14 @@ fn there_is_no_unsafe_code() {
 const DOORS: [&str; 8] = [
     "crates/palisade/src/output.rs",
     "crates/server/src/logs.rs",
-    // These speak through `up::tell`; `up` also prints the one link that must leave with its secret.
+    // These speak through `logs::tell`; `up` also prints the one link that must leave with its secret.
     "crates/server/src/main.rs",
     "crates/server/src/offline.rs",
     "crates/server/src/up.rs",
     // Hands the descriptors themselves to a sandbox, and answers inside one with words of its own.
     "crates/sandbox/src/standard.rs",
     "crates/sandbox/src/probe.rs",
-    // The stand-alone verifier, which knows no redactor: it says numbers, and names of files that it was given.
+    // The stand-alone verifier, with a redactor of its own.
     "crates/ledger/src/bin/palisade-verify.rs",
 ];
 
@@ -120,7 +120,7 @@ const STARTERS: [(&str, &str); 5] = [
     ("crates/sandbox/src/doctor/facts.rs", "env_clear"),
     ("crates/sandbox/src/repo/host.rs", "env_clear"),
     (
-        "crates/vault/src/source.rs",
+        "crates/vault/src/source/program.rs",
         "a program of the operator's that finds the key by the daemon's environment",
     ),
 ];

@@ -360,7 +360,8 @@ acts! {
         detail |a| {
             let hosts = a.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
             let about = [("name", a.name.to_string()), ("owner", a.owner.to_string()), ("hosts", hosts)];
-            about.into_iter().chain(shown("expires", a.expires)).collect()
+            let how = [("replace", a.replace.to_string()), ("epoch", a.epoch.to_string())];
+            about.into_iter().chain(shown("expires", a.expires)).chain(how).collect()
         }; {
         /// Its id, minted here.
         secret: SecretId,

@@ -30,6 +30,9 @@ pub struct SecretAbout {
     pub expired: bool,
     /// When it was last lent; milliseconds since the epoch.
     pub used_at: Option<i64>,
+    /// When it was just added and cannot be masked where it appears: why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// Secrets, by name; of one name the one that counts first.
@@ -93,4 +96,6 @@ pub struct RotationStep {
     pub left: u64,
     /// Whether the earlier keys are gone.
     pub finished: bool,
+    /// Whether an earlier master key derives nothing any more; false where the first one is the root of the others.
+    pub own_root: bool,
 }

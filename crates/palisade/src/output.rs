@@ -1,8 +1,10 @@
 //! What a person or a program sees: the one way out for text.
 //!
-//! Invariant: whatever this program says, also of a command line that it does not understand and when it panics, passes
-//! the redactor, except a secret that is shown once on request.
+//! Invariants: whatever this program says, also of a command line that it does not understand and when it panics, passes
+//! the redactor, except a secret that is shown once on request; nothing of it acts on the terminal. Paths stay whole: this
+//! is the person's own terminal, and they need them. What is kept of a run loses them ([`kept`]).
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -165,14 +167,41 @@ pub(crate) fn tell(text: &str) {
     write(io::stderr().lock(), &format!("palisade: {}\n", text.trim_end()), false);
 }
 
+/// One document on one line. JSON leaves a few control characters as they are; here they are written out, so that they
+/// arrive and do not act.
 fn line(value: &Value) -> String {
-    format!("{value}\n")
+    let acts = |c: char| matches!(c, '\u{7f}'..='\u{9f}');
+    let text = format!("{value}\n");
+    if !text.contains(acts) {
+        return text;
+    }
+    let mut plain = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if acts(c) {
+            plain.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            plain.push(c);
+        }
+    }
+    plain
 }
 
-/// Writes through the redactor; a closed pipe is not worth a word.
+/// Writes through the redactor, and without what acts on a terminal; a closed pipe is not worth a word.
 fn write(mut out: impl Write, text: &str, reveals: bool) -> bool {
-    let text = if reveals { text.into() } else { Redactor::new().scrub(text) };
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+    let tamed = redact::tame(text.as_bytes());
+    let bytes = if reveals { Cow::Borrowed(&*tamed) } else { Redactor::new().scrub_bytes(&tamed) };
+    out.write_all(&bytes).and_then(|()| out.flush()).is_ok()
+}
+
+/// A word that is kept in a record which others may read: without secrets, and without the name of whose home it is in.
+pub(crate) fn kept(text: &str) -> String {
+    let redactor = Redactor::new().with_home_paths();
+    let redactor = match std::env::var_os("HOME") {
+        Some(home) => redactor.with_home(home.as_encoded_bytes()),
+        None => redactor,
+    };
+    let tamed = redact::tame(text.as_bytes());
+    String::from_utf8_lossy(&redactor.scrub_bytes(&tamed)).into_owned()
 }
 
 /// Rows under headings, as wide as they need to be. Control characters cannot move the cursor.
@@ -251,6 +280,45 @@ mod tests {
         let said = String::from_utf8(SAID.lock().unwrap().clone()).unwrap();
         assert!(said.contains("output.rs:") && said.contains("unexpected ***"), "{said}");
         assert!(!said.contains(&secret), "{said}");
+    }
+
+    /// The sequences of the specification: clipboard, title and its answer, hyperlink, device string, status report.
+    const ACTING: &str = "a\u{1b}]52;c;ZWNobw==\u{7}b\u{1b}]2;t\u{1b}\\\u{1b}[21t\u{1b}]8;;https://x.example\u{7}c\u{1b}P+q544e\u{1b}\\\u{9b}6n\u{7f}";
+
+    #[test]
+    fn sec_14_what_is_said_does_not_act_on_the_terminal() {
+        for reveals in [false, true] {
+            let mut out = Vec::new();
+            assert!(write(&mut out, &format!("/home/ana/x {ACTING}\n"), reveals));
+            let said = String::from_utf8(out).unwrap();
+            assert!(
+                said.starts_with("/home/ana/x a"),
+                "the person's own terminal tells true paths: {said:?}"
+            );
+            assert!(said.chars().all(|c| c == '\n' || !c.is_control()), "{said:?}");
+        }
+        // Colours of the help stay.
+        let mut out = Vec::new();
+        write(&mut out, "\u{1b}[1mUsage\u{1b}[0m\n", true);
+        assert_eq!(out, b"\x1b[1mUsage\x1b[0m\n");
+    }
+
+    #[test]
+    fn sec_14_a_document_arrives_whole_and_does_not_act() {
+        let text = line(&json!({ "detail": ACTING }));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        let mut out = Vec::new();
+        write(&mut out, &text, false);
+        let read: Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(read["detail"], ACTING);
+    }
+
+    #[test]
+    fn sec_14_what_is_kept_names_no_home_and_does_not_act() {
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        assert_eq!(kept(&format!("--config=/home/ana/.x {secret}")), "--config=~/.x ***");
+        assert_eq!(kept("C:\\Users\\ana\\x and /Users/ana/y"), "~/x and ~/y");
+        assert!(kept(ACTING).chars().all(|c| !c.is_control()));
     }
 
     #[test]

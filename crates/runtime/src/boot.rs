@@ -2,20 +2,23 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use ::ledger::{Keys, Ledger, OpenError, Options};
 use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use model::{Clock, Millis};
 use redact::Redactor;
 use store::engine::Engine;
-use store::{Answers, StartError, Store};
+use store::{Answers, KeptRing, StartError, Store};
 use tokio::sync::RwLock;
-use vault::{KeyRing, Leases, Purpose, RingFile};
+use vault::{KeyRing, Leases, Purpose};
 use zeroize::Zeroizing;
 
 use crate::backup::{Unfinished, unfinished};
 use crate::guarded::GuardedLedger;
 use crate::index::Indexer;
+use crate::keeper::{FindRingError, Keeper};
+use crate::secret::Lending;
 use crate::standing::{self, Loss, OnLoss, StandingError};
 
 /// How the installation is used.
@@ -99,6 +102,9 @@ pub enum BootError {
         /// The name of the key that was given.
         given: String,
     },
+    /// The ring was changed between its being read and the database being taken.
+    #[error("the keys were changed by another daemon meanwhile; start again")]
+    OtherRing,
     /// The ledger is not what the store remembers.
     #[error(transparent)]
     Lost(Box<Loss>),
@@ -130,11 +136,13 @@ pub struct Runtime {
     pub(crate) ledger: GuardedLedger,
     /// Learns what is lent, so that it leaves nowhere.
     pub(crate) redactor: Redactor,
-    pub(crate) leases: Leases,
+    pub(crate) leases: Leases<Lending>,
+    /// The access epoch at which everything that is lent was last judged.
+    pub(crate) judged: AtomicU64,
     /// Held while a value is learned and lent, or ended and forgotten: one never comes between the other's two.
     pub(crate) lending: std::sync::Mutex<()>,
     /// Where the ring is kept, once it is.
-    pub(crate) ring_file: RingFile,
+    pub(crate) keeper: Keeper,
     /// Held while something is sealed and until it is committed: a rotation waits for it.
     pub(crate) sealing: Arc<RwLock<()>>,
     /// Held for a whole step of a rotation.
@@ -160,6 +168,16 @@ pub async fn open_engine(
     }
 }
 
+/// Looks for the ring that a shared database keeps, before anybody takes it.
+pub(crate) async fn ring_in_database(url: &str) -> Result<KeptRing, FindRingError> {
+    let engine = Engine::open_postgres(url).await?;
+    let found = engine.kept_ring().await;
+    if let Err(error) = engine.close().await {
+        tracing::debug!(%error, "the connection that was only asked did not close");
+    }
+    Ok(found?)
+}
+
 /// Why a store has the schema that it had.
 #[derive(Debug, thiserror::Error)]
 pub enum UpgradeError {
@@ -177,24 +195,23 @@ pub enum UpgradeError {
     Migrate(#[from] store::engine::MigrateError),
 }
 
-/// Brings an older store to the present schema while no daemon has it; says how many migrations that took.
+/// Brings an older store to the present schema while no daemon has it; says how many migrations that took. The embedded
+/// database is opened by the ring, and one elsewhere by its address.
 pub async fn upgrade(
     data: &Path,
     source: &Source,
-    ring: &KeyRing,
+    ring: Option<&KeyRing>,
     clock: &dyn Clock,
 ) -> Result<usize, UpgradeError> {
-    let engine = open_engine(data, source, ring).await?;
+    let engine = match (source, ring) {
+        (Source::Postgres(url), _) => Engine::open_postgres(url).await?,
+        (Source::Embedded, Some(ring)) => open_engine(data, source, ring).await?,
+        (Source::Embedded, None) => return Err(store::engine::OpenError::WrongKey(data.into()).into()),
+    };
     if !engine.hold().await? {
         return Err(UpgradeError::Taken);
     }
     Ok(engine.migrate(store::MIGRATIONS, clock.now()).await?)
-}
-
-/// Where the ring of an installation is kept.
-#[must_use]
-pub fn ring_file(data: &Path) -> RingFile {
-    RingFile::at(data.join("keyring"))
 }
 
 /// The keys of the ledger, and what outsiders verify it by.
@@ -223,6 +240,8 @@ impl Runtime {
         if let (Some(lost), OnLoss::Refuse) = (&lost, boot.on_loss) {
             return Err(BootError::Lost(Box::new(lost.clone())));
         }
+        let keeper = Keeper::of(&boot.data, &boot.source);
+        keeper.check(&store, &boot.ring, &boot.data).await?;
         store.restock();
         let keys = ledger_keys(&boot.ring);
         let signer = (keys.signer_id().to_owned(), keys.public_key());
@@ -267,8 +286,9 @@ impl Runtime {
             ledger: GuardedLedger::new(ledger, signer),
             redactor: boot.redactor,
             leases: Leases::default(),
+            judged: AtomicU64::new(0),
             lending: std::sync::Mutex::default(),
-            ring_file: ring_file(&boot.data),
+            keeper,
             sealing: Arc::default(),
             rotating: tokio::sync::Mutex::default(),
             copying: RwLock::default(),
@@ -324,6 +344,7 @@ impl Runtime {
             }
             self.auth.flush_strangers().await;
             self.end_old_leases();
+            self.judge_leases().await;
             if let Err(error) = self.store.forget_events(self.clock.now().saturating_sub(EVENTS_KEPT)).await {
                 tracing::warn!(%error, "old events could not be removed");
             }

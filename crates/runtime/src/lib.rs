@@ -13,6 +13,7 @@ mod event;
 mod guarded;
 mod hold;
 mod index;
+mod keeper;
 mod key;
 mod ledger;
 mod pass;
@@ -29,15 +30,16 @@ mod user;
 mod worktree;
 
 pub use backup::{BackupError, RestoreError, Unfinished, restore, unfinished};
-pub use boot::{Boot, BootError, Mode, Runtime, Source, UpgradeError, open_engine, ring_file, upgrade};
+pub use boot::{Boot, BootError, Mode, Runtime, Source, UpgradeError, open_engine, upgrade};
 pub use event::{EventError, Follower};
 pub use hold::HoldLost;
+pub use keeper::{FindRingError, kept_ring, ring_file};
 pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
-pub use secret::{Lent, NewSecret, SecretView, Whose};
+pub use secret::{Lent, Masking, NewSecret, SecretView, Whose};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
 pub use user::{AccountError, PasswordSource, Proof};
@@ -45,8 +47,8 @@ pub use user::{AccountError, PasswordSource, Proof};
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
-    Answers, ApiKey, IndexedEntry, MIGRATIONS, PassRow, Remembered, Repo, SecretRow, Store, StoreError, User,
-    Worktree, WorktreeFilter,
+    Answers, ApiKey, IndexedEntry, KeptRing, MIGRATIONS, PassRow, Remembered, Repo, SecretRow, Store,
+    StoreError, User, Worktree, WorktreeFilter,
 };
 
 /// One page of a list.

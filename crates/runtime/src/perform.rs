@@ -75,6 +75,10 @@ impl Runtime {
             let told = outcome.as_ref().map(drop).map_err(ToString::to_string);
             changing.ended();
             this.gate.close(record, told).await;
+            // What was lent to whoever may not have it any more ends with the right.
+            if A::ACTION.changes_access {
+                this.judge_leases().await;
+            }
             // Followers hear of it when the gate judges by it.
             this.store.publish();
             Ok(outcome?)

@@ -8,7 +8,7 @@
 //! for the earlier epoch is committed before the new one begins; the epoch goes only when nothing needs it; one step is
 //! done at a time, from the look at the ring to the end of the earlier epoch.
 //!
-//! Not here: the ring's file (`vault`), rows (`store`).
+//! Not here: where the ring is kept (`keeper`), rows (`store`).
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,9 @@ use access::{Permit, Principal, RotateKeys, TotpSeed};
 use model::UserId;
 use store::{Reseal, SealedSecret, Store, StoreError};
 use vault::source::{SourceError, create_file, read_file, replace_file, replaceable};
-use vault::{KeyRing, MasterKey, RingFile};
+use vault::{Change, KeyRing, Master, MasterKey, Secret};
 
+use crate::keeper::Keeper;
 use crate::{ActError, Runtime, secret};
 
 /// Values that are carried over in one step.
@@ -44,6 +45,10 @@ pub enum NextMaster {
     InPlace(PathBuf),
     /// It was made by somebody, who gives it to the daemon at its next start.
     Given(MasterKey),
+    /// It is made from this passphrase, which somebody gives to the daemon at its next start.
+    GivenPassphrase(Secret<String>),
+    /// It is made, with another salt, from the passphrase that the daemon has already.
+    SamePassphrase(Secret<String>),
 }
 
 /// How far a rotation came.
@@ -59,6 +64,8 @@ pub struct Rotation {
     pub left: u64,
     /// Whether the earlier keys are gone.
     pub finished: bool,
+    /// Whether no earlier master key derives anything any more; false where the first one is the root of the others.
+    pub own_root: bool,
 }
 
 impl Runtime {
@@ -82,48 +89,112 @@ impl Runtime {
         may_begin: bool,
     ) -> Result<Rotation, StoreError> {
         let _turn = self.rotating.try_lock().map_err(|_| StoreError::Unusable(UNDER_WAY.into()))?;
+        let own_root = self.ring.has_own_root();
         let begun = !self.ring.is_rotating();
-        match (begun, next) {
+        let permit = match (begun, next) {
             (true, _) if !may_begin => {
                 let epoch = self.ring.epoch();
-                return Ok(Rotation { epoch, begun: false, done: 0, left: 0, finished: true });
+                return Ok(Rotation { epoch, begun: false, done: 0, left: 0, finished: true, own_root });
             }
             (true, None) => return Err(StoreError::Unusable(NO_PLACE.into())),
-            (true, Some(next)) => self.change_ring(move |ring, file| begin(ring, file, next)).await?,
-            // Begun and interrupted before the key was in its place.
-            (false, Some(NextMaster::InPlace(present))) => {
-                self.change_ring(move |ring, _| put_in_place(ring, &present)).await?;
-            }
-            (false, Some(NextMaster::Given(master))) => {
-                if KeyRing::new(master).fingerprint() != self.ring.master() {
-                    return Err(StoreError::Unusable(OTHER_KEY.into()));
-                }
-            }
-            (false, None) => {}
-        }
+            (true, Some(next)) => self.begin(store, permit, next).await?,
+            (false, next) => self.go_on(permit, next).await?,
+        };
         let epoch = self.ring.epoch();
-        let carried = store.reseal(permit, epoch, STEP, &Carrier(&self.ring)).await?;
+        let (carried, permit) = store.reseal(permit, epoch, STEP, &Carrier(&self.ring)).await?;
         let finished = carried.left == 0;
         if finished {
-            self.change_ring(move |ring, file| file.settle(ring, epoch).map_err(unusable)).await?;
+            let _still = self.still().await?;
+            let change = self.ring.settle(epoch).map_err(unusable)?;
+            drop(self.keep(store, permit, change).await?);
         }
-        Ok(Rotation { epoch, begun, done: carried.done, left: carried.left, finished })
+        Ok(Rotation { epoch, begun, done: carried.done, left: carried.left, finished, own_root })
     }
 
-    /// Changes the ring while nothing is being sealed and no copy is being made.
-    async fn change_ring(
+    /// Makes the new master, and lets the ring be sealed under it.
+    async fn begin(
         self: &Arc<Self>,
-        change: impl FnOnce(&KeyRing, &RingFile) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(), StoreError> {
-        let busy = |_| StoreError::Unusable("a backup is being made; rotate again when it is done".into());
-        let _copying = self.copying.try_write().map_err(busy)?;
-        let _sealing = self.sealing.write().await;
+        store: &Store,
+        permit: Permit<RotateKeys>,
+        next: NextMaster,
+    ) -> Result<Permit<RotateKeys>, StoreError> {
+        let present = match &next {
+            NextMaster::InPlace(present) => Some(present.clone()),
+            NextMaster::Given(_) | NextMaster::GivenPassphrase(_) | NextMaster::SamePassphrase(_) => None,
+        };
+        let _still = self.still().await?;
         let this = Arc::clone(self);
-        let work = tokio::task::spawn_blocking(move || change(&this.ring, &this.ring_file));
-        work.await.unwrap_or_else(|_| {
-            Err(StoreError::Unusable("the rotation was interrupted; run it again".into()))
-        })
+        let change = aside(move || this.ring.turn(&next.master()?).map_err(unusable)).await?;
+        let permit = self.keep(store, permit, change).await?;
+        // A start, or the next step, finds the key waiting if we do not come to this.
+        if let Some(present) = present {
+            let this = Arc::clone(self);
+            aside(move || put_in_place(&this.ring, &present)).await?;
+        }
+        Ok(permit)
     }
+
+    /// What was begun goes on: with its key in its place, and with no other.
+    async fn go_on(
+        self: &Arc<Self>,
+        permit: Permit<RotateKeys>,
+        next: Option<NextMaster>,
+    ) -> Result<Permit<RotateKeys>, StoreError> {
+        let this = Arc::clone(self);
+        let given = match next {
+            // Begun and interrupted before the key was in its place.
+            Some(NextMaster::InPlace(present)) => {
+                aside(move || put_in_place(&this.ring, &present)).await?;
+                return Ok(permit);
+            }
+            None | Some(NextMaster::SamePassphrase(_)) => return Ok(permit),
+            Some(NextMaster::Given(key)) => Master::Key(key),
+            Some(NextMaster::GivenPassphrase(text)) => Master::Passphrase(text),
+        };
+        let opens = move || match given.open(&this.ring.kept().unwrap_or_default()) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(StoreError::Unusable(OTHER_KEY.into())),
+        };
+        aside(opens).await?;
+        Ok(permit)
+    }
+
+    /// Nothing is being sealed and no copy is being made, as long as this is held.
+    async fn still(&self) -> Result<impl Sized + '_, StoreError> {
+        let busy = |_| StoreError::Unusable("a backup is being made; rotate again when it is done".into());
+        let copying = self.copying.try_write().map_err(busy)?;
+        Ok((copying, self.sealing.write().await))
+    }
+
+    /// Makes a change of the ring durable, and then uses it. What is not surely durable is not used: nothing is sealed
+    /// under it, and the next step makes it again.
+    async fn keep(
+        self: &Arc<Self>,
+        store: &Store,
+        permit: Permit<RotateKeys>,
+        change: Change,
+    ) -> Result<Permit<RotateKeys>, StoreError> {
+        match &self.keeper {
+            Keeper::Store => {
+                let permit = store.keep_key_ring(permit, change.bytes()).await?;
+                self.ring.adopt(change);
+                Ok(permit)
+            }
+            Keeper::File(file) => {
+                let (this, file) = (Arc::clone(self), file.clone());
+                aside(move || file.keep(&this.ring, change).map_err(unusable)).await?;
+                Ok(permit)
+            }
+        }
+    }
+}
+
+/// Does what waits for a disk, or for Argon2id, away from the runtime's threads.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let interrupted = |_| Err(StoreError::Unusable("the rotation was interrupted; run it again".into()));
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(interrupted)
 }
 
 /// The file in which the next master key waits, beside the present one.
@@ -134,21 +205,25 @@ pub fn next_file(file: &Path) -> PathBuf {
     name.into()
 }
 
-fn begin(ring: &KeyRing, file: &RingFile, next: NextMaster) -> Result<(), StoreError> {
-    match next {
-        NextMaster::Given(master) => file.turn(ring, &master).map(drop).map_err(unusable),
-        NextMaster::InPlace(present) => {
-            // Before the ring needs it: a key that cannot come to its place is one that the next start does not find.
-            replaceable(&present).map_err(unusable)?;
-            let waiting = next_file(&present);
-            // One that an interrupted rotation left was never used.
-            let master = match create_file(&waiting) {
-                Err(SourceError::Exists(_)) => read_file(&waiting),
-                made => made,
-            };
-            file.turn(ring, &master.map_err(unusable)?).map_err(unusable)?;
-            // A start, or the next step, finds the key waiting if we do not come to this.
-            put_in_place(ring, &present)
+impl NextMaster {
+    /// The key itself, durable where that is ours to do.
+    fn master(self) -> Result<MasterKey, StoreError> {
+        match self {
+            Self::Given(master) => Ok(master),
+            Self::GivenPassphrase(text) | Self::SamePassphrase(text) => {
+                Master::Passphrase(text).into_next().map_err(unusable)
+            }
+            Self::InPlace(present) => {
+                // Before the ring needs it: a key that cannot come to its place is one that the next start does not find.
+                replaceable(&present).map_err(unusable)?;
+                let waiting = next_file(&present);
+                // One that an interrupted rotation left was never used.
+                let master = match create_file(&waiting) {
+                    Err(SourceError::Exists(_)) => read_file(&waiting),
+                    made => made,
+                };
+                master.map_err(unusable)
+            }
         }
     }
 }

@@ -4,18 +4,20 @@
 //! and lends it; the consumer looks at it by [`Runtime::with_lease`] until it ends.
 //!
 //! Invariants: no use case gives a value to a caller; a value opens only in its row, for its owner, under its name, with
-//! its hosts and its end, so none of those can be changed behind it; what is lent is known to the redactor as long.
+//! its hosts and its end, so none of those can be changed behind it; what is lent is known to the redactor as long; a lease
+//! ends with its time, its secret, and the right to have it, whoever or whatever takes that away.
 //!
 //! Not here: new keys (`rotation`), who may do it (`access`), where a consumer sends it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource};
 use model::{HostPattern, Millis, SecretId, SecretName, SecretOwner, SecretSource, WorktreeId};
 use redact::LearnError;
 use store::{SealedSecret, SecretRow, Store, StoreError};
-use vault::{KeyRing, LeaseError, LeaseId, Leases, OpenError, Place, SealedRecord, Secret};
+use vault::{KeyRing, LeaseError, LeaseId, Leases, OpenError, Place, SealedRecord, Secret, Term};
 
 use crate::{ActError, Runtime};
 
@@ -72,6 +74,26 @@ pub struct Lent {
     pub hosts: Vec<HostPattern>,
 }
 
+/// What a lease rests on.
+#[derive(Clone, Debug)]
+pub(crate) struct Lending {
+    who: Principal,
+    resource: Resource,
+    /// None if the environment gave the value.
+    secret: Option<SecretId>,
+}
+
+/// Whether the redactor can know a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Masking {
+    /// What is lent of it is masked wherever it appears.
+    Exact,
+    /// It is too short to be told from ordinary text.
+    TooShort,
+    /// It is too long to be looked for.
+    TooLong,
+}
+
 impl Runtime {
     /// What there is; values are told by nothing.
     pub async fn secrets(&self, who: &Principal, whose: Whose) -> Result<Vec<SecretView>, ActError> {
@@ -122,23 +144,71 @@ impl Runtime {
         let epoch = sealed.epoch();
         let sealed = sealed.into_bytes();
         let act = AddSecret { secret, owner, name, hosts, expires, replace, epoch, sealed };
+        let this = Arc::clone(self);
         let effect = async move |store: Arc<Store>, permit| {
             let added = store.add_secret(permit).await;
             drop(sealing);
-            added
+            let (row, replaced) = added?;
+            if let Some(replaced) = replaced {
+                this.end_leases_on(replaced).await;
+            }
+            Ok(row)
         };
         self.perform(who, act, effect).await
     }
 
-    /// Removes a secret. What was lent of it ends by its own time.
+    /// Whether what is lent of such a value will be masked.
+    pub fn masking(&self, value: &Secret<Vec<u8>>) -> Masking {
+        match self.redactor.learn(value.expose()) {
+            Ok(()) => {
+                self.redactor.forget(value.expose());
+                Masking::Exact
+            }
+            // It is full, which says nothing of this value.
+            Err(LearnError::TooMany) => Masking::Exact,
+            Err(LearnError::TooShort) => Masking::TooShort,
+            Err(LearnError::TooLong) => Masking::TooLong,
+        }
+    }
+
+    /// Removes a secret, and ends what was lent of it.
     pub async fn remove_secret(
         self: &Arc<Self>,
         who: &Principal,
         owner: SecretOwner,
         name: SecretName,
     ) -> Result<(), ActError> {
-        let act = RemoveSecret { owner, name };
-        self.perform(who, act, async |store: Arc<Store>, permit| store.remove_secret(permit).await).await
+        let this = Arc::clone(self);
+        let effect = async move |store: Arc<Store>, permit| {
+            this.end_leases_on(store.remove_secret(permit).await?).await;
+            Ok(())
+        };
+        self.perform(who, RemoveSecret { owner, name }, effect).await
+    }
+
+    /// Ends what was lent of a secret whose row is gone.
+    async fn end_leases_on(&self, secret: SecretId) {
+        // Whoever found the row before has lent it when this is had, and nobody finds it any more.
+        drop(self.sealing.write().await);
+        self.forget(|leases| leases.end_where(|_, lending| lending.secret == Some(secret)));
+    }
+
+    /// Judges everything that is lent again, if rights changed since that was done: a lease ends with the right to it.
+    pub(crate) async fn judge_leases(&self) {
+        let epoch = self.gate.epoch().now();
+        if self.judged.load(Ordering::Acquire) == epoch {
+            return;
+        }
+        let mut over = BTreeSet::new();
+        for (lease, lending) in self.leases.marks() {
+            if !self.gate.would_allow(&lending.who, LeaseSecret::ACTION, lending.resource).await {
+                over.insert(lease);
+            }
+        }
+        if !over.is_empty() {
+            self.forget(|leases| leases.end_where(|lease, _| over.contains(&lease)));
+        }
+        self.judged.store(epoch, Ordering::Release);
     }
 
     /// Lends the secret that counts for the caller to one consumer, which may run for `timeout`: theirs before the
@@ -153,9 +223,12 @@ impl Runtime {
     ) -> Result<Lent, ActError> {
         let this = Arc::clone(self);
         let act = LeaseSecret { user: who.user(), worktree, name, consumer: consumer.to_owned() };
+        let (borrower, resource) = (who.clone(), act.resource());
+        let before = self.gate.epoch().now();
         let effect = async move |store: Arc<Store>, permit: Permit<LeaseSecret>| {
             let (name, consumer) = (permit.act().name.clone(), permit.act().consumer.clone());
             let _sealing = this.sealing.read().await;
+            let (mut secret, mut expires) = (None, None);
             let (value, source, hosts) = match store.lease_secret(permit).await? {
                 Some(found) => {
                     let value = open(&this.ring, &found).map_err(|error| {
@@ -164,6 +237,7 @@ impl Runtime {
                             "the secret `{name}` of {owner} cannot be used: {error}"
                         ))
                     })?;
+                    (secret, expires) = (Some(found.about.id), found.about.expires);
                     (value, found.about.owner.into(), found.about.hosts)
                 }
                 None => {
@@ -183,15 +257,26 @@ impl Runtime {
                     tracing::warn!(%error, name = %name, "the redactor does not know the value of a secret that is lent");
                 }
             }
-            let now = this.clock.steady();
-            let (lease, end) = this.leases.grant(&consumer, value, now, timeout).map_err(|error| {
+            let (now, today) = (this.clock.steady(), this.clock.now());
+            let at_most = expires.map(|expires| expires.saturating_sub(today));
+            let lending = Lending { who: borrower, resource, secret };
+            let term = Term { now, timeout, at_most };
+            let (lease, end) = this.leases.grant(&consumer, value, term, lending).map_err(|error| {
                 this.redactor.forget(learned.expose());
                 StoreError::Unusable(error.to_string())
             })?;
-            let until = this.clock.now().saturating_add(end.saturating_sub(now));
+            let until = today.saturating_add(end.saturating_sub(now));
             Ok(Lent { lease, until, source, hosts })
         };
-        self.perform(who, act, effect).await
+        let lent = self.perform(who, act, effect).await?;
+        // Rights that changed between the judgement and the lending were looked at before this was lent.
+        if self.gate.epoch().now() != before
+            && !self.gate.would_allow(who, LeaseSecret::ACTION, resource).await
+        {
+            self.forget(|leases| leases.end(lent.lease, consumer).into_iter().collect());
+            return Err(StoreError::Missing("secret").into());
+        }
+        Ok(lent)
     }
 
     /// Lets a consumer look at what was lent to it, as long as its time lasts.
@@ -216,7 +301,7 @@ impl Runtime {
 
     /// Ends some leases. Each was learned once and is forgotten once: the redactor counts, and knows a value as long as
     /// anybody has it.
-    fn forget(&self, end: impl FnOnce(&Leases) -> Vec<Secret<Vec<u8>>>) -> usize {
+    fn forget(&self, end: impl FnOnce(&Leases<Lending>) -> Vec<Secret<Vec<u8>>>) -> usize {
         let _lending = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = end(&self.leases);
         let gone: Vec<&[u8]> = ended.iter().map(|value| value.expose().as_slice()).collect();

@@ -13,13 +13,13 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::data::MasterFrom;
 use crate::handlers::{
     auth, backup, events, health, keys, ledger, passes, policies, repos, secrets, setup, status, users,
     worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
+use crate::master::MasterFrom;
 use crate::problem::Problem;
 use crate::seats::Seats;
 use crate::settings::Settings;

@@ -1,19 +1,13 @@
-//! The data directory: ours alone, held by one daemon, and the master key beside or outside it.
+//! The data directory: ours alone, held by one daemon.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use api::Places;
-use runtime::{Mode, Source};
 use rustix::fs::FlockOperation;
-use vault::source::{SourceError, create_file, read_file, read_program, replace_file};
-use vault::{BadKey, KeyRing, MasterKey, RingError};
 
-use crate::settings::Settings;
-
-/// Why the data directory or the key cannot be used.
+/// Why the data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DataError {
     #[error("`{0}` cannot be used")]
@@ -24,67 +18,6 @@ pub(crate) enum DataError {
     Foreign(PathBuf, u32),
     #[error("another daemon (process {0}) uses `{1}`; stop it, or give this one another `data_dir`")]
     Held(String, PathBuf),
-    #[error(
-        "there is a store in `{0}` but no master key at `{1}`; put the key back, or name it with `key.file` or \
-         PALISADE_MASTER_KEY. Without it the store cannot be read."
-    )]
-    KeyLost(PathBuf, PathBuf),
-    #[error(
-        "{0} needs a master key that was given to it: set `key.file`, `key.command`, PALISADE_MASTER_KEY or the \
-         systemd credential `palisade-master-key` (make one with `openssl rand -base64 32`)"
-    )]
-    KeyNeeded(&'static str),
-    #[error("PALISADE_MASTER_KEY is not text; give the key in hex or base64")]
-    KeyNotText,
-    #[error("PALISADE_MASTER_KEY cannot be used")]
-    BadKey(#[from] BadKey),
-    #[error(transparent)]
-    Key(#[from] SourceError),
-    #[error(transparent)]
-    Ring(#[from] RingError),
-}
-
-/// How long a program may take to print the master key.
-const KEY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
-
-/// Where the master key comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MasterFrom {
-    /// PALISADE_MASTER_KEY.
-    Environment,
-    /// A file of ours, in which a new key can take the place of this one.
-    File(PathBuf),
-    /// A credential that systemd put there, for this run of the daemon.
-    Credential(PathBuf),
-    /// A program that prints it.
-    Program(Vec<String>),
-}
-
-impl MasterFrom {
-    /// What the settings and the environment say, the strongest first.
-    pub(crate) fn find(places: &Places, settings: &Settings) -> Self {
-        if std::env::var_os("PALISADE_MASTER_KEY").is_some() {
-            return Self::Environment;
-        }
-        if let Some(file) = &settings.key_file {
-            return Self::File(file.clone());
-        }
-        if !settings.key_command.is_empty() {
-            return Self::Program(settings.key_command.clone());
-        }
-        let credential = std::env::var_os("CREDENTIALS_DIRECTORY")
-            .map(|folder| Path::new(&folder).join("palisade-master-key"))
-            .filter(|file| file.exists());
-        credential.map_or_else(|| Self::File(places.master_key()), Self::Credential)
-    }
-
-    /// The file that it is read from, if it is a file.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        match self {
-            Self::File(file) | Self::Credential(file) => Some(file),
-            Self::Environment | Self::Program(_) => None,
-        }
-    }
 }
 
 /// The lock on the data directory; it ends with the process.
@@ -143,75 +76,4 @@ pub(crate) fn scratch(data: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
-}
-
-/// The master key: given, or in solo mode made at first start. The second is where a new one was put.
-pub(crate) fn master_key(
-    places: &Places,
-    settings: &Settings,
-) -> Result<(MasterKey, Option<PathBuf>), DataError> {
-    let file = match MasterFrom::find(places, settings) {
-        MasterFrom::Environment => {
-            let text = std::env::var_os("PALISADE_MASTER_KEY").unwrap_or_default();
-            let text = text.into_string().map_err(|_| DataError::KeyNotText)?;
-            return Ok((MasterKey::from_hex_or_base64(&text)?, None));
-        }
-        MasterFrom::Program(argv) => return Ok((read_program(&argv, KEY_PATIENCE)?, None)),
-        MasterFrom::Credential(file) => return Ok((read_file(&file)?, None)),
-        MasterFrom::File(file) => file,
-    };
-    if settings.key_file.is_some() || file.exists() {
-        return Ok((read_file(&file)?, None));
-    }
-    if begun(settings) {
-        return Err(DataError::KeyLost(settings.data.clone(), file));
-    }
-    match (settings.mode, &settings.source) {
-        (Mode::Solo, Source::Embedded) => Ok((create_file(&file)?, Some(file))),
-        (Mode::Solo, Source::Postgres(_)) => Err(DataError::KeyNeeded("a store on PostgreSQL (`store.url`)")),
-        (Mode::Team, _) => Err(DataError::KeyNeeded("mode `team`")),
-    }
-}
-
-/// Whether there is anything here that was made under a key.
-fn begun(settings: &Settings) -> bool {
-    settings.data.join("store").join("palisade.db").exists()
-        || settings.data.join("ledger").exists()
-        || runtime::ring_file(&settings.data).exists()
-        || runtime::unfinished(&settings.data).is_err()
-}
-
-/// The ring that the master key opens. A new embedded store gets one with a root of its own, so that the master can be
-/// replaced later; a database elsewhere, and what was made before there were such files, has the master as its root
-/// until keys are rotated.
-pub(crate) fn key_ring(
-    places: &Places,
-    settings: &Settings,
-    master: MasterKey,
-) -> Result<KeyRing, DataError> {
-    let file = runtime::ring_file(&settings.data);
-    if !file.exists() {
-        return match (&settings.source, begun(settings)) {
-            (Source::Embedded, false) => Ok(file.create(&master)?),
-            (Source::Embedded, true) | (Source::Postgres(_), _) => Ok(KeyRing::new(master)),
-        };
-    }
-    let opened = file.open(&master);
-    if let (Err(RingError::OtherMaster { .. }), MasterFrom::File(present)) =
-        (&opened, MasterFrom::find(places, settings))
-    {
-        // A rotation was interrupted after the ring was sealed under the new key and before that was in its place.
-        let waiting = runtime::next_file(&present);
-        if waiting.exists()
-            && let Ok(ring) = file.open(&read_file(&waiting)?)
-        {
-            // Where it waits, the next start finds it too.
-            if let Err(error) = replace_file(&present, &waiting) {
-                let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-                tracing::warn!(%error, cause, waiting = %waiting.display(), "the new master key is not in its place; put it there");
-            }
-            return Ok(ring);
-        }
-    }
-    Ok(opened?)
 }

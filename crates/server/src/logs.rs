@@ -1,34 +1,53 @@
 //! Logs: every line passes the redactor on its way out, and so does what a panic or a bad command line says.
+//!
+//! Two ways out: [`redactor`] for what is kept or sent to others (logs, answers, the ledger, notes), where paths lose the
+//! name of whose home they are in, and [`near`] for whoever starts the daemon at a terminal and needs the true path.
+//! Invariant: nothing that leaves here acts on the terminal of its reader, and one log line stays one line.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::LazyLock;
 
-use redact::{Redactor, Sink};
+use redact::{Redactor, Sink, Tame};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::settings::Settings;
 
-static REDACTOR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
+static NEAR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
 
-/// The one redactor of this process.
+/// A clone, so that both know the same values and count together.
+static AFAR: LazyLock<Redactor> = LazyLock::new(|| {
+    let redactor = NEAR.clone().with_home_paths();
+    match std::env::var_os("HOME") {
+        Some(home) => redactor.with_home(home.as_encoded_bytes()),
+        None => redactor,
+    }
+});
+
+/// The one redactor of this process, for what is kept or sent away: paths do not name people.
 pub(crate) fn redactor() -> &'static Redactor {
-    &REDACTOR
+    &AFAR
+}
+
+/// The same for whoever starts the daemon, on their own terminal: they need the true path.
+pub(crate) fn near() -> &'static Redactor {
+    &NEAR
 }
 
 /// Whether a text holds what looks like a secret. Paths of homes do not count, though they are shortened on the way out.
 pub(crate) fn holds_secret(text: &str) -> bool {
     let marks = |text: &str| text.matches(redact::MARK).count();
-    marks(&redactor().scrub(text)) > marks(text)
+    marks(&near().scrub(text)) > marks(text)
 }
 
 /// Says what is wrong with a command line, or prints the help; then the process ends. What was typed may be a secret.
 pub(crate) fn misunderstood(error: &clap::Error) -> std::process::ExitCode {
     let text = error.render().to_string();
     if error.use_stderr() {
-        emit(text.as_bytes());
+        tell(&mut io::stderr().lock(), &text);
     } else {
-        drop(io::stdout().lock().write_all(redactor().scrub(&text).as_bytes()));
+        tell(&mut io::stdout().lock(), &text);
     }
     std::process::ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
@@ -59,8 +78,25 @@ impl Write for Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        emit(&self.0);
+        // There is nobody to tell when that fails.
+        drop(io::stderr().lock().write_all(&one_line(&self.0)));
     }
+}
+
+/// A line as it leaves. What somebody sent cannot begin another one, or go back to the beginning of this one.
+fn one_line(bytes: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes.len());
+    emit_to(&mut text, bytes.strip_suffix(b"\n").unwrap_or(bytes));
+    let mut line = Vec::with_capacity(text.len() + 1);
+    for byte in text {
+        match byte {
+            b'\n' => line.extend_from_slice("\u{240a}".as_bytes()),
+            b'\r' => line.extend_from_slice("\u{240d}".as_bytes()),
+            other => line.push(other),
+        }
+    }
+    line.push(b'\n');
+    line
 }
 
 /// Writes to standard error through the redactor. There is nobody to tell when that fails.
@@ -69,9 +105,23 @@ fn emit(bytes: &[u8]) {
 }
 
 fn emit_to(out: impl Write, bytes: &[u8]) {
-    let mut sink = Sink::new(redactor().clone(), out);
-    drop(sink.write_all(bytes));
-    drop(sink.finish());
+    let mut tame = Tame::new(Sink::new(redactor().clone(), out));
+    drop(tame.write_all(bytes));
+    drop(tame.finish().and_then(Sink::finish));
+}
+
+/// Says something to whoever started the daemon. There is nobody to tell when a terminal is gone.
+pub(crate) fn tell(out: &mut impl Write, text: &str) {
+    drop(out.write_all(&told_near(text)));
+    drop(out.flush());
+}
+
+fn told_near(text: &str) -> Vec<u8> {
+    let tamed = redact::tame(text.as_bytes());
+    match near().scrub_bytes(&tamed) {
+        Cow::Borrowed(same) => same.to_vec(),
+        Cow::Owned(masked) => masked,
+    }
 }
 
 /// Starts logging.
@@ -118,6 +168,47 @@ mod tests {
         let said = String::from_utf8(SAID.lock().unwrap().clone()).unwrap();
         assert!(said.contains("logs.rs:") && said.contains("unexpected ***"), "{said}");
         assert!(!said.contains(&secret), "{said}");
+    }
+
+    /// Whoever reads a log later sees what was sent, and nothing of it acts on them.
+    #[test]
+    fn sec_14_a_log_line_does_not_act_on_its_reader_and_names_no_home() {
+        let sent = "path=/home/ana/work/x \u{1b}]52;c;ZWNobw==\u{7} \u{1b}]2;title\u{1b}\\ \u{1b}]8;;https://x.example\u{7}here \
+                    \u{1b}P+q544e\u{1b}\\ \u{9b}6n \u{1b}[21t\r\nINFO all is well /root/y\n";
+        let line = String::from_utf8(one_line(sent.as_bytes())).unwrap();
+        assert!(line.starts_with("path=~/work/x ") && line.ends_with("all is well ~/y\n"), "{line:?}");
+        assert!(line.trim_end_matches('\n').chars().all(|c| !c.is_control()), "{line:?}");
+        // Colours are harmless, and a line that is plain stays as it is.
+        assert_eq!(one_line(b"INFO \x1b[32mdone\x1b[0m\n"), b"INFO \x1b[32mdone\x1b[0m\n");
+    }
+
+    /// A key that was logged over several lines is masked before the lines become one.
+    #[test]
+    fn sec_16_a_key_over_several_lines_of_one_entry_is_masked() {
+        let body = "QWxsIG9mIHRoaXMgaXMgbWFkZSB1cCBmb3IgYSB0ZXN0IGFuZCBpcyBubyBrZXk0";
+        let text = format!("got -----BEGIN PRIVATE KEY-----\n{body}\n{body}\n-----END PRIVATE KEY-----\n");
+        let line = String::from_utf8(one_line(text.as_bytes())).unwrap();
+        assert!(!line.contains(&body[..16]) && line.contains("***"), "{line}");
+    }
+
+    #[test]
+    fn sec_14_the_person_who_starts_the_daemon_is_told_the_true_path() {
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let mut out = Vec::new();
+        tell(&mut out, &format!("no key at /home/ana/key\u{1b}[2J, but {secret}\n"));
+        assert_eq!(String::from_utf8(out).unwrap(), "no key at /home/ana/key, but ***\n");
+        assert_eq!(redactor().scrub("/home/ana/key"), "~/key");
+    }
+
+    #[test]
+    fn sec_16_both_ways_out_know_the_same_values() {
+        redactor().learn(b"a value that looks like nothing").unwrap();
+        assert_eq!(near().scrub("say a value that looks like nothing"), "say ***");
+        redactor().forget(b"a value that looks like nothing");
+        assert_eq!(
+            near().scrub("say a value that looks like nothing"),
+            "say a value that looks like nothing"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod handlers;
 mod idempotency;
 mod limits;
 mod logs;
+mod master;
 mod measure;
 mod offline;
 mod openapi;
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = format!("palisaded: {error:#}\n");
-            up::tell(&mut std::io::stderr().lock(), &text);
+            logs::tell(&mut std::io::stderr().lock(), &text);
             ExitCode::FAILURE
         }
     }

@@ -10,8 +10,9 @@ use runtime::Source;
 use vault::Purpose;
 
 use crate::data;
+use crate::logs::tell;
+use crate::master::{self, MasterFrom};
 use crate::settings::{KEYS, Settings};
-use crate::up::tell;
 
 /// What is in force and where it comes from.
 pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()> {
@@ -35,14 +36,14 @@ pub(crate) fn show_config(settings: &Settings, json: bool) -> anyhow::Result<()>
 pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyhow::Result<()> {
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
-    let from = data::MasterFrom::find(places, settings);
+    let from = MasterFrom::find(places, settings);
     if let Some(key_file) = from.file().filter(|file| !file.exists()) {
         bail!(
             "a backup needs the master key it was made under; put it at `{}` (mode 0600) first",
             key_file.display()
         );
     }
-    let (master, _) = data::master_key(places, settings)?;
+    let (master, _) = master::master(places, settings)?;
     let input = files::open(file, files::Rule::Any)
         .with_context(|| format!("`{}` cannot be read", file.display()))?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -61,9 +62,9 @@ pub(crate) fn encrypt(places: &Places, settings: &Settings) -> anyhow::Result<()
     let _held = data::hold(&settings.data)?;
     runtime::unfinished(&settings.data)?;
     let file = settings.data.join("store").join("palisade.db");
-    let (master, _) = data::master_key(places, settings)?;
+    let (master, _) = master::master(places, settings)?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ring = data::key_ring(places, settings, master)?;
+    let ring = threads.block_on(master::key_ring(places, settings, master))?;
     threads.block_on(runtime::encrypt_plain(&file, ring.subkey(Purpose::Store).expose()))?;
     tell(&mut std::io::stdout().lock(), "the store is encrypted\n");
     Ok(())
@@ -74,11 +75,14 @@ pub(crate) fn migrate(places: &Places, settings: &Settings) -> anyhow::Result<()
     data::prepare(&settings.data)?;
     let _held = data::hold(&settings.data)?;
     runtime::unfinished(&settings.data)?;
-    let (master, _) = data::master_key(places, settings)?;
-    let ring = data::key_ring(places, settings, master)?;
+    let (master, _) = master::master(places, settings)?;
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let applied =
-        threads.block_on(runtime::upgrade(&settings.data, &settings.source, &ring, &SystemClock))?;
+    let ring = match settings.source {
+        Source::Embedded => Some(threads.block_on(master::key_ring(places, settings, master))?),
+        Source::Postgres(_) => None,
+    };
+    let upgraded = runtime::upgrade(&settings.data, &settings.source, ring.as_ref(), &SystemClock);
+    let applied = threads.block_on(upgraded)?;
     tell(&mut std::io::stdout().lock(), &format!("{applied} migrations applied\n"));
     Ok(())
 }

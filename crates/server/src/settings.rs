@@ -50,6 +50,7 @@ keys! {
     "server.cors_origins" = "": "origins of other web pages that may call the API, separated by commas";
     "store.url" = "" (secret): "`postgres://…`; empty: the embedded database in the data directory";
     "key.file" = "": "file that holds the master key; empty: in solo mode, made at first start";
+    "key.passphrase_file" = "": "file that holds a passphrase instead; Argon2id makes the master key from it";
     "key.command" = "": "program that prints the master key, and its arguments, separated by commas; no shell runs it";
     "access.worktree_rbac" = "true": "divide worktrees by owners and tiers; false: one trusted circle";
     "access.token_minutes" = "15": "life of an access token, 1 to 10080";
@@ -137,6 +138,8 @@ pub(crate) struct Settings {
     pub source: Source,
     /// The master key's file, if named.
     pub key_file: Option<PathBuf>,
+    /// The passphrase's file, if named.
+    pub passphrase_file: Option<PathBuf>,
     /// The program that prints the master key, and its arguments; none if empty.
     pub key_command: Vec<String>,
     /// Whether worktrees are divided.
@@ -376,6 +379,7 @@ impl Reader<'_> {
             cors_origins: self.list("server.cors_origins", origin)?,
             source,
             key_file: self.file("key.file"),
+            passphrase_file: self.file("key.passphrase_file"),
             key_command: self.list("key.command", |part| Some(part.to_owned()))?,
             worktree_rbac: self.flag("access.worktree_rbac")?,
             token_minutes: i64::try_from(self.number("access.token_minutes", 1, 10_080)?).unwrap_or(15),
@@ -425,6 +429,17 @@ impl Reader<'_> {
         if settings.tls.is_none() && settings.tls_client_ca.is_some() {
             return Err(SettingsError::Together(
                 "`server.tls_client_ca` needs `server.tls_cert` and `server.tls_key`".into(),
+            ));
+        }
+        let named = [
+            settings.key_file.is_some(),
+            settings.passphrase_file.is_some(),
+            !settings.key_command.is_empty(),
+        ];
+        if named.into_iter().filter(|named| *named).count() > 1 {
+            return Err(SettingsError::Together(
+                "`key.file`, `key.passphrase_file` and `key.command` each give the master key; set one"
+                    .into(),
             ));
         }
         let mut degraded = Vec::new();

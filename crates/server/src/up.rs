@@ -19,14 +19,10 @@ use tokio::sync::watch;
 use vault::KeyRing;
 
 use crate::app::{App, router};
+use crate::logs::{self, tell};
+use crate::master::{self, MasterFrom};
 use crate::settings::{Origin, Settings};
-use crate::{data, logs, measure, scrape, serve};
-
-/// Writes through the redactor. There is nobody to tell when a terminal is gone.
-pub(crate) fn tell(out: &mut impl Write, text: &str) {
-    drop(out.write_all(logs::redactor().scrub(text).as_bytes()));
-    drop(out.flush());
-}
+use crate::{data, measure, scrape, serve};
 
 /// To whom the daemon speaks on standard output.
 enum Voice {
@@ -75,7 +71,7 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
     logs::start(&settings);
     data::prepare(&settings.data)?;
     let held = data::hold(&settings.data)?;
-    let (master, made) = data::master_key(places, &settings)?;
+    let (given, made) = master::master(places, &settings)?;
     if let Some(file) = made {
         let text = format!(
             "A master key was made: {}\nKeep a copy elsewhere: without it the store cannot be read.\n",
@@ -83,21 +79,21 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         );
         voice.note(&text);
     }
-    let ring = Arc::new(data::key_ring(places, &settings, master)?);
-    if ring.is_rotating() {
-        voice.note("A rotation of the keys was interrupted; `palisade secret rotate` finishes it.\n");
-    }
     let tls = serve::tls(&settings)?;
     let threads = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("no threads could be started")?;
     threads.block_on(async {
+        let ring = Arc::new(master::key_ring(places, &settings, given).await?);
+        if ring.is_rotating() {
+            voice.note("A rotation of the keys was interrupted; `palisade secret rotate` finishes it.\n");
+        }
         let boot = boot(&settings, ring, on_loss);
         let runtime = Runtime::boot(boot).await?;
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
-        let master = data::MasterFrom::find(places, &settings);
+        let master = MasterFrom::find(places, &settings);
         let home = Home { voice, places, master };
         serve_all(runtime, settings, listener, tls, home).await
     })?;
@@ -129,7 +125,7 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
 struct Home<'a> {
     voice: &'a Voice,
     places: &'a Places,
-    master: data::MasterFrom,
+    master: MasterFrom,
 }
 
 async fn serve_all(
@@ -255,7 +251,7 @@ async fn announce(runtime: &Runtime, settings: &Settings, home: &Home<'_>) -> an
         (Voice::Program { spoke }, offer) => {
             spoke.store(true, Ordering::Relaxed);
             let (link, init) = offer.unzip();
-            let weakened = settings.degraded.iter().map(|one| logs::redactor().scrub(one).into_owned());
+            let weakened = settings.degraded.iter().map(|one| logs::near().scrub(one).into_owned());
             let weakened: Vec<String> = weakened.collect();
             let result = json!({ "url": base, "weakened": weakened, "setup": link, "init": init });
             format!("{}\n", json!({ "ok": true, "command": "up", "result": result }))

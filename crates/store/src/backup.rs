@@ -17,7 +17,7 @@ use access::{CreateBackup, Permit};
 use self::format::{BadRecord, Record};
 use crate::Store;
 use crate::engine::{Engine, EngineError, Kind, MigrateError, Migration, Row, Table, Tx, Value, tables};
-use crate::engine::{applied, apply, missing};
+use crate::engine::{applied, apply, has_table, missing};
 
 /// Rows fetched at once.
 const PAGE: usize = 128;
@@ -165,6 +165,20 @@ impl Refilled {
     /// How many rows there were.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Puts this ring, or none, in the place of the one that the stream held. False if the stream is older than rings in a
+    /// database.
+    pub async fn keep_ring(&mut self, kept: Option<&[u8]>) -> Result<bool, RestoreError> {
+        if !has_table(&mut self.tx, "key_ring").await? {
+            return Ok(false);
+        }
+        self.tx.exec("DELETE FROM key_ring", &[]).await?;
+        if let Some(kept) = kept {
+            let sql = "INSERT INTO key_ring (id, kept) VALUES (1, $1)";
+            self.tx.exec(sql, &[kept.to_vec().into()]).await?;
+        }
+        Ok(true)
     }
 
     /// Makes them durable.

@@ -31,7 +31,7 @@ pub use self::error::{EngineError, Fault};
 pub(crate) use self::migrate::{Applied, applied, apply, missing};
 pub use self::migrate::{MigrateError, Migration};
 pub use self::open::OpenError;
-pub(crate) use self::schema::{Table, tables};
+pub(crate) use self::schema::{Table, has_table, tables};
 pub use self::value::{Row, RowError, Value};
 
 /// Which engine a store runs on.

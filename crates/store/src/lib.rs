@@ -11,6 +11,7 @@ mod answers;
 pub mod backup;
 mod credentials;
 pub mod engine;
+mod key_ring;
 mod keys;
 mod records;
 mod repos;
@@ -22,6 +23,7 @@ mod users;
 mod worktrees;
 
 pub use answers::{Answers, Remembered};
+pub use key_ring::KeptRing;
 pub use keys::{ApiKey, PassRow};
 pub use records::{IndexedEntry, LedgerFilter};
 pub use repos::Repo;

@@ -60,6 +60,8 @@ pub struct Carried {
     pub left: u64,
 }
 
+const REMOVE: &str = "DELETE FROM secrets WHERE owner = $1 AND name = $2 RETURNING id";
+
 macro_rules! secret_columns {
     ($rest:literal) => {
         concat!(
@@ -77,17 +79,22 @@ impl Store {
         Ok(rows.iter().map(about).collect::<Result<_, _>>()?)
     }
 
-    /// Keeps a secret. The one of this name goes if that was asked for; otherwise it stays and the new one is refused.
-    pub async fn add_secret(&self, permit: Permit<AddSecret>) -> Result<SecretRow, StoreError> {
+    /// Keeps a secret. The one of this name goes if that was asked for; otherwise it stays and the new one is refused. The
+    /// second is the one that went.
+    pub async fn add_secret(
+        &self,
+        permit: Permit<AddSecret>,
+    ) -> Result<(SecretRow, Option<SecretId>), StoreError> {
         let created_by = permit.user();
         let act = permit.into_act();
         let created_at = self.clock.now();
         let (owner, name) = (act.owner.to_string(), act.name.as_str());
         let mut tx = self.engine.write().await?;
-        if act.replace {
-            let sql = "DELETE FROM secrets WHERE owner = $1 AND name = $2";
-            tx.exec(sql, &[owner.as_str().into(), name.into()]).await?;
-        }
+        let replaced = match act.replace {
+            true => tx.row(REMOVE, &[owner.as_str().into(), name.into()]).await?,
+            false => None,
+        };
+        let replaced = replaced.map(|row| parsed(&row, 0)).transpose()?;
         let count = tx.row("SELECT COUNT(*) FROM secrets WHERE owner = $1", &[owner.as_str().into()]).await?;
         if count.map_or(Ok(0), |row| row.int(0))? >= MOST {
             return Err(StoreError::Full("secrets", MOST));
@@ -109,7 +116,7 @@ impl Store {
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         tx.exec(sql, &args).await.map_err(taken("name"))?;
         tx.commit().await?;
-        Ok(SecretRow {
+        let row = SecretRow {
             id: act.secret,
             owner: act.owner,
             name: act.name,
@@ -118,18 +125,18 @@ impl Store {
             created_at,
             expires: act.expires,
             used_at: None,
-        })
+        };
+        Ok((row, replaced))
     }
 
-    /// Removes a secret.
-    pub async fn remove_secret(&self, permit: Permit<RemoveSecret>) -> Result<(), StoreError> {
+    /// Removes a secret; which it was.
+    pub async fn remove_secret(&self, permit: Permit<RemoveSecret>) -> Result<SecretId, StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
-        let sql = "DELETE FROM secrets WHERE owner = $1 AND name = $2";
-        if tx.exec(sql, &[act.owner.to_string().into(), act.name.as_str().into()]).await? == 0 {
-            return Err(StoreError::Missing("secret"));
-        }
-        Ok(tx.commit().await?)
+        let row = tx.row(REMOVE, &[act.owner.to_string().into(), act.name.as_str().into()]).await?;
+        let removed = parsed(&row.ok_or(StoreError::Missing("secret"))?, 0)?;
+        tx.commit().await?;
+        Ok(removed)
     }
 
     /// The secret that counts for a user, perhaps in a worktree: theirs before the worktree's before the
@@ -161,15 +168,15 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// Carries at most `most` secrets from earlier epochs to this one; with the last of them, every seed.
+    /// Carries at most `most` secrets from earlier epochs to this one; with the last of them, every seed. The permit comes
+    /// back for what else belongs to the same step.
     pub async fn reseal(
         &self,
         permit: Permit<RotateKeys>,
         epoch: u32,
         most: i64,
         seal: &dyn Reseal,
-    ) -> Result<Carried, StoreError> {
-        let RotateKeys {} = permit.into_act();
+    ) -> Result<(Carried, Permit<RotateKeys>), StoreError> {
         let mut tx = self.engine.write().await?;
         let epoch = i64::from(epoch);
         let sql = secret_columns!("WHERE epoch < $1 ORDER BY seq LIMIT $2");
@@ -192,7 +199,7 @@ impl Store {
             done += reseal_seeds(&mut tx, seal).await?;
         }
         tx.commit().await?;
-        Ok(Carried { done, left })
+        Ok((Carried { done, left }, permit))
     }
 }
 

@@ -14,6 +14,8 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("start", "there is no gate yet: the gate reads its facts from what this makes"),
     ("master_key_name", "start compares it with the key that was given; names a key and holds none"),
     ("keep_master_key_name", "start writes it down once; what stands there stays"),
+    ("key_ring", "start compares it with the ring that it opened; sealed bytes"),
+    ("begin_key_ring", "start keeps the first one, sealed; what stands there stays"),
     ("has_users", "start asks whether the ledger may be empty"),
     ("last_line", "start compares it with the ledger, before there is a gate"),
     ("lines_after", "start keeps aside what the ledger lost, before there is a gate"),

@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use zeroize::Zeroizing;
 
-use crate::Secret;
+use crate::passphrase::MIN_PASSPHRASE;
+use crate::{Secret, Stretch};
 
 /// Fewest bytes of a master key.
 pub(crate) const MIN_BYTES: usize = 32;
@@ -36,7 +37,11 @@ const PLACEHOLDERS: [&str; 10] = [
 
 /// The one secret every other key is derived from: at least 32 random bytes.
 #[derive(Debug)]
-pub struct MasterKey(Secret<Vec<u8>>);
+pub struct MasterKey {
+    bytes: Secret<Vec<u8>>,
+    /// How it was made from a passphrase, if it was.
+    stretch: Option<Stretch>,
+}
 
 /// Why a text is not a master key. No variant repeats the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +64,14 @@ pub enum BadKey {
     /// Repeated or counted bytes.
     #[error("the key is not random; make one with `openssl rand -base64 32`")]
     LowVariety,
+    /// A passphrase that could be guessed.
+    #[error(
+        "the passphrase has fewer than {MIN_PASSPHRASE} characters or too few different ones; take six random words or more"
+    )]
+    WeakPassphrase,
+    /// There is no memory for Argon2id.
+    #[error("no key could be made from the passphrase on this machine; Argon2id needs 64 MiB")]
+    Stretching,
 }
 
 impl MasterKey {
@@ -88,7 +101,7 @@ impl MasterKey {
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = Zeroizing::new(vec![0; MIN_BYTES]);
         getrandom::fill(&mut bytes)?;
-        Ok(Self(Secret::new(std::mem::take(&mut *bytes))))
+        Ok(Self { bytes: Secret::new(std::mem::take(&mut *bytes)), stretch: None })
     }
 
     /// The one spelling we write: padded standard base64.
@@ -98,12 +111,21 @@ impl MasterKey {
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.expose()
+        self.bytes.expose()
+    }
+
+    /// How it was made from a passphrase, if it was.
+    pub(crate) fn stretch(&self) -> Option<&Stretch> {
+        self.stretch.as_ref()
+    }
+
+    pub(crate) fn stretched_by(self, stretch: Option<Stretch>) -> Self {
+        Self { stretch, ..self }
     }
 
     /// Bytes that were a key before; they were looked at then.
     pub(crate) fn again(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() >= MIN_BYTES).then(|| Self(Secret::new(bytes.to_vec())))
+        (bytes.len() >= MIN_BYTES).then(|| Self { bytes: Secret::new(bytes.to_vec()), stretch: None })
     }
 
     fn from_bytes(bytes: Secret<Vec<u8>>) -> Result<Self, BadKey> {
@@ -119,7 +141,7 @@ impl MasterKey {
         if raw.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
             return Err(BadKey::Placeholder);
         }
-        Ok(Self(bytes))
+        Ok(Self { bytes, stretch: None })
     }
 }
 

@@ -12,9 +12,8 @@
 use std::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use zeroize::Zeroizing;
 
-use crate::seal::MAX_PLAIN;
+use crate::seal::{MAX_PLAIN, open_copy};
 use crate::{Fingerprint, KeyRing, OpenError, Place, SealError, Secret};
 
 const VERSION: u8 = 2;
@@ -81,26 +80,30 @@ impl KeyRing {
             return Err(SealError::TooLarge);
         }
         // Asked for once: what the operating system is asked for costs more than the cipher.
-        let mut fresh = Zeroizing::new([0; KEY + NONCE + NONCE]);
-        getrandom::fill(&mut *fresh)?;
-        let (data_key, nonces) = fresh.split_at(KEY);
+        let mut fresh = Secret::new([0; KEY + NONCE + NONCE]);
+        fresh.with(|fresh| getrandom::fill(fresh))?;
+        let (data_key, nonces) = fresh.expose().split_at(KEY);
         let (outer_nonce, inner_nonce) = nonces.split_at(NONCE);
 
         let epochs = self.read_epochs();
         let epoch = epochs.current;
         let outer = &epochs.keys.get(&epoch).ok_or(SealError::Cipher)?.ready;
+        let mut bound = Vec::new();
         // Until the data key in it is sealed, this is a secret.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER + plain.len() + TAG));
-        bytes.push(VERSION);
-        bytes.extend_from_slice(self.fingerprint().as_bytes());
-        bytes.extend_from_slice(&epoch.to_be_bytes());
-        bytes.extend_from_slice(outer_nonce);
-        put(outer, outer_nonce, place, &mut bytes, data_key).ok_or(SealError::Cipher)?;
-        drop(epochs);
-        bytes.extend_from_slice(inner_nonce);
-        let inner = ready(data_key).ok_or(SealError::Cipher)?;
-        put(&inner, inner_nonce, place, &mut bytes, plain).ok_or(SealError::Cipher)?;
-        Ok(SealedRecord { bytes: std::mem::take(&mut *bytes), epoch })
+        let mut bytes = Secret::new(Vec::with_capacity(HEADER + plain.len() + TAG));
+        let sealed = bytes.with(|bytes| {
+            bytes.push(VERSION);
+            bytes.extend_from_slice(self.fingerprint().as_bytes());
+            bytes.extend_from_slice(&epoch.to_be_bytes());
+            bytes.extend_from_slice(outer_nonce);
+            place.bind_in(&mut bound, bytes);
+            put(outer, outer_nonce, &bound, bytes, data_key)?;
+            bytes.extend_from_slice(inner_nonce);
+            place.bind_in(&mut bound, bytes);
+            put(&ready(data_key)?, inner_nonce, &bound, bytes, plain)?;
+            Some(std::mem::take(bytes))
+        });
+        Ok(SealedRecord { bytes: sealed.ok_or(SealError::Cipher)?, epoch })
     }
 
     /// Opens a record at the place it was sealed for.
@@ -120,14 +123,22 @@ impl KeyRing {
             return Err(OpenError::OtherKey { found: claimed, ring: self.fingerprint() });
         }
         let outer_nonce = outer.get(13..).ok_or(OpenError::NotSealed)?;
-        let data_key = {
+        let mut bound = Vec::new();
+        place.bind_in(&mut bound, outer);
+        let mut data_key = Secret::new([0; KEY + TAG]);
+        {
             let epochs = self.read_epochs();
             let key = epochs.keys.get(&sealed.epoch).ok_or(OpenError::NoEpoch(sealed.epoch))?;
-            take(&key.ready, outer_nonce, &place.bind(outer), wrapped)?
-        };
-        let inner = ready(&data_key).ok_or(OpenError::Tampered)?;
-        let mut plain = take(&inner, inner_nonce, &place.bind(header), body)?;
-        Ok(Secret::new(std::mem::take(&mut *plain)))
+            let nonce = nonce(outer_nonce)?;
+            let opened = data_key.with(|data_key| {
+                data_key.copy_from_slice(wrapped);
+                key.ready.open_in_place(nonce, Aad::from(&bound), data_key).map(drop)
+            });
+            opened.map_err(|_| OpenError::Tampered)?;
+        }
+        let inner = data_key.expose().get(..KEY).and_then(ready).ok_or(OpenError::Tampered)?;
+        place.bind_in(&mut bound, header);
+        open_copy(&inner, nonce(inner_nonce)?, &bound, body)
     }
 }
 
@@ -135,29 +146,16 @@ fn ready(key: &[u8]) -> Option<LessSafeKey> {
     UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new)
 }
 
-/// Adds a text to the bytes, encrypted, and its tag; what stands there, and the place, are bound to it.
-fn put(
-    key: &LessSafeKey,
-    nonce: &[u8],
-    place: &Place<'_>,
-    bytes: &mut Zeroizing<Vec<u8>>,
-    text: &[u8],
-) -> Option<()> {
-    let bound = place.bind(bytes);
+fn nonce(bytes: &[u8]) -> Result<Nonce, OpenError> {
+    Nonce::try_assume_unique_for_key(bytes).map_err(|_| OpenError::Tampered)
+}
+
+/// Adds a text to the bytes, encrypted, and its tag; what is bound to it was said before.
+fn put(key: &LessSafeKey, nonce: &[u8], bound: &[u8], bytes: &mut Vec<u8>, text: &[u8]) -> Option<()> {
     let from = bytes.len();
     bytes.extend_from_slice(text);
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
     let tag = key.seal_in_place_separate_tag(nonce, Aad::from(bound), bytes.get_mut(from..)?).ok()?;
     bytes.extend_from_slice(tag.as_ref());
     Some(())
-}
-
-/// Decrypts a copy, which is a secret from the beginning, also when it does not open.
-fn take(key: &LessSafeKey, nonce: &[u8], bound: &[u8], body: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
-    let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Tampered)?;
-    let mut plain = Zeroizing::new(body.to_vec());
-    let opened = key.open_in_place(nonce, Aad::from(bound), &mut plain);
-    let length = opened.map_err(|_| OpenError::Tampered)?.len();
-    plain.truncate(length);
-    Ok(plain)
 }

@@ -1,10 +1,10 @@
 //! Turns a root secret into one key per [`Purpose`], by HKDF-SHA256, and holds the epochs that records are sealed under.
 //!
 //! Invariants: every purpose has its own fixed label; a label never changes and is never reused, so no
-//! two purposes can share a key and a restart derives the same keys. A ring that is kept in a file has a random root
-//! and random epochs, sealed under the master; one that is not has the master as its root, and one epoch made from it.
+//! two purposes can share a key and a restart derives the same keys. A ring that is kept has a random root and random
+//! epochs, sealed under the master; one that is not has the master as its root, and one epoch made from it.
 //!
-//! Not here: the file ([`crate::RingFile`]), what is sealed (`seal`, `record`).
+//! Not here: how it is kept and changed (`turn`), what is sealed (`seal`, `record`).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -93,7 +93,7 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The key of one epoch: what is written to the ring's file, and the same made ready for use.
+/// The key of one epoch: what is kept, and the same made ready for use.
 pub(crate) struct EpochKey {
     pub(crate) bytes: Secret<[u8; 32]>,
     pub(crate) ready: LessSafeKey,
@@ -106,23 +106,33 @@ impl EpochKey {
     }
 }
 
+/// What a ring's root is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// A master key, perhaps one of earlier: it alone derives what hangs on the root.
+    Master,
+    /// Random, and in the ring alone.
+    Own,
+}
+
 /// What changes when keys are rotated.
 pub(crate) struct Epochs {
     /// What new records are sealed under.
     pub(crate) current: u32,
     /// By number; more than one while a rotation is under way.
     pub(crate) keys: BTreeMap<u32, EpochKey>,
-    /// The ring of the master that the file is sealed under; none while there is no file.
+    /// The ring of the master that it is kept under; none while it is not kept.
     pub(crate) wrap: Option<Box<KeyRing>>,
-    /// The file's bytes.
+    /// What is kept.
     pub(crate) kept: Option<Vec<u8>>,
 }
 
 /// All keys of one daemon. Not `Clone`: share it behind an `Arc`.
 pub struct KeyRing {
     root: hkdf::Prk,
-    /// What `root` was made from; the ring's file holds it, sealed.
+    /// What `root` was made from; it is kept, sealed.
     pub(crate) origin: MasterKey,
+    pub(crate) root_kind: Root,
     pub(crate) seal: Secret<[u8; 32]>,
     fingerprint: Fingerprint,
     pub(crate) epochs: RwLock<Epochs>,
@@ -135,14 +145,14 @@ impl KeyRing {
         let first = hkdf::Salt::new(hkdf::HKDF_SHA256, EXTRACT_SALT).extract(master.bytes());
         let key = EpochKey::new(Secret::new(derive(&first, b"palisade/v1/epoch-1")));
         let keys = key.into_iter().map(|key| (1, key)).collect();
-        Self::of(master, Epochs { current: 1, keys, wrap: None, kept: None })
+        Self::of(master, Root::Master, Epochs { current: 1, keys, wrap: None, kept: None })
     }
 
-    pub(crate) fn of(origin: MasterKey, epochs: Epochs) -> Self {
+    pub(crate) fn of(origin: MasterKey, root_kind: Root, epochs: Epochs) -> Self {
         let root = hkdf::Salt::new(hkdf::HKDF_SHA256, EXTRACT_SALT).extract(origin.bytes());
         let seal = Secret::new(derive(&root, Purpose::Seal.label()));
         let fingerprint = Fingerprint(derive(&root, b"palisade/v1/fingerprint"));
-        Self { root, origin, seal, fingerprint, epochs: RwLock::new(epochs) }
+        Self { root, origin, root_kind, seal, fingerprint, epochs: RwLock::new(epochs) }
     }
 
     /// The number of the epoch that new records are sealed under.
@@ -163,7 +173,13 @@ impl KeyRing {
         self.read_epochs().wrap.as_ref().map_or(self.fingerprint, |wrap| wrap.fingerprint)
     }
 
-    /// The ring as its file holds it, sealed under the master; none for a ring that the master alone makes.
+    /// Whether its root is random and in the ring alone, so that no master key, present or earlier, derives anything.
+    #[must_use]
+    pub fn has_own_root(&self) -> bool {
+        self.root_kind == Root::Own
+    }
+
+    /// The ring as it is kept, sealed under the master; none for a ring that the master alone makes.
     #[must_use]
     pub fn kept(&self) -> Option<Vec<u8>> {
         self.read_epochs().kept.clone()

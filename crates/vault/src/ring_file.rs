@@ -1,35 +1,28 @@
-//! The ring as it lies on the disk: root and epochs, sealed under the master key.
+//! The ring in a file of its own.
 //!
-//! Flow: [`RingFile::create`] or [`RingFile::open`] -> [`KeyRing`]; [`RingFile::turn`] gives it a new master and a new
-//! epoch, and [`RingFile::settle`] lets the earlier epochs go.
+//! Flow: [`RingFile::create`] or [`RingFile::open`] -> [`KeyRing`]; [`RingFile::turn`] and [`RingFile::settle`] change it.
 //!
 //! Invariants: the file is ours alone and is replaced as a whole, durably, before the ring in memory is what it says; what
-//! cannot be made durable is put back. A wrong master key changes nothing. After `turn` the earlier master does not open
-//! the file, after `settle` no key opens what was sealed in earlier epochs. The root stays: where the first master was the
-//! root itself (a ring that had no file before its first `turn`), that master still derives what hangs on the root, with
-//! no file at all.
+//! cannot be made durable is put back. A wrong master key changes nothing.
 //!
-//! Not here: carrying records over, which lies between the two, and that only one rotation is under way (`runtime`).
+//! Not here: what the bytes are, and what a change of keys means (`turn`); carrying records over, which lies between
+//! the two changes, and that only one rotation is under way (`runtime`).
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode, OFlags};
-use zeroize::Zeroizing;
+use rustix::fs::AtFlags;
 
-use crate::ring::{EpochKey, Epochs};
-use crate::source::{SourceError, closed_folder, read_private};
-use crate::{Fingerprint, KeyRing, MasterKey, OpenError, Place, SealError, Sealed, Secret};
+use crate::source::{SourceError, closed_folder, open_draft, read_private, sweep};
+use crate::turn::{Change, RingError};
+use crate::{KeyRing, MasterKey};
 
-const MAGIC: &[u8] = b"palisade-keyring-1\n";
 /// Root, and the epochs of a rotation: far below this.
 const MAX_FILE: usize = 64 * 1024;
-const PLACE: Place<'static> = Place { record: "keyring", owner: "installation", field: "ring" };
+/// How a ring is called while it is written.
+const DRAFT: &str = ".new-ring-";
 
 /// Where a ring is kept.
 #[derive(Clone, Debug)]
@@ -37,40 +30,6 @@ pub struct RingFile {
     path: PathBuf,
     /// Makes the folder's names durable; a test lets it fail.
     sync: fn(&OwnedFd) -> rustix::io::Result<()>,
-}
-
-/// Why a ring was not read or not written.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// The file itself.
-    #[error(transparent)]
-    File(#[from] SourceError),
-    /// It is sealed under another master key.
-    #[error(
-        "the key does not open the store: its key ring was sealed under master key `{found}`, and `{given}` was given; give \
-         the right one, nothing was changed"
-    )]
-    OtherMaster {
-        /// The master that it is sealed under.
-        found: Fingerprint,
-        /// The master that was given.
-        given: Fingerprint,
-    },
-    /// It is not a ring, or not whole.
-    #[error("the key ring is damaged or no key ring; restore it from a backup, nothing was changed")]
-    Damaged,
-    /// A rotation is under way.
-    #[error("an earlier rotation is not finished; run it to its end first")]
-    Unfinished,
-    /// Another rotation was begun.
-    #[error("keys are at epoch {0} by now: another rotation was begun; run it to its end")]
-    OtherEpoch(u32),
-    /// The new master key is the present one.
-    #[error("the new master key is the present one; make another with `openssl rand -base64 32`")]
-    SameMaster,
-    /// No key could be made.
-    #[error("no new keys could be made; nothing was changed")]
-    Sealing(#[from] SealError),
 }
 
 impl RingFile {
@@ -100,10 +59,8 @@ impl RingFile {
         if self.exists() {
             return Err(SourceError::Exists(self.path.clone()).into());
         }
-        let origin = MasterKey::random().map_err(SealError::from)?;
-        let epochs = Epochs { current: 1, keys: BTreeMap::from([(1, fresh()?)]), wrap: None, kept: None };
-        let ring = KeyRing::of(origin, epochs);
-        self.keep(&ring, wrap_of(master)?, 1, None)?;
+        let ring = KeyRing::with_own_root(master)?;
+        self.replace(&ring.kept().unwrap_or_default())?;
         Ok(ring)
     }
 
@@ -112,24 +69,15 @@ impl RingFile {
     /// # Errors
     /// [`RingError`]; nothing was changed.
     pub fn open(&self, master: &MasterKey) -> Result<KeyRing, RingError> {
-        Self::read(&read_private(&self.path, MAX_FILE)?, master)
+        KeyRing::read(&read_private(&self.path, MAX_FILE)?, master)
     }
 
-    /// Reads a ring from the bytes of such a file.
+    /// What is kept, sealed.
     ///
     /// # Errors
-    /// [`RingError`] when they are not a whole ring, or sealed under another master.
-    pub fn read(bytes: &[u8], master: &MasterKey) -> Result<KeyRing, RingError> {
-        let wrap = wrap_of(master)?;
-        let sealed = bytes.strip_prefix(MAGIC).ok_or(RingError::Damaged)?;
-        let sealed = Sealed::parse(sealed.to_vec()).map_err(|_| RingError::Damaged)?;
-        let plain = wrap.open(&PLACE, &sealed).map_err(|error| match error {
-            OpenError::OtherKey { found, ring } => RingError::OtherMaster { found, given: ring },
-            OpenError::NotSealed | OpenError::NoEpoch(_) | OpenError::Tampered => RingError::Damaged,
-        })?;
-        let (origin, current, keys) = parse(plain.expose()).ok_or(RingError::Damaged)?;
-        let epochs = Epochs { current, keys, wrap: Some(Box::new(wrap)), kept: Some(bytes.to_vec()) };
-        Ok(KeyRing::of(origin, epochs))
+    /// [`SourceError`] when there is none, or it is open to others.
+    pub fn bytes(&self) -> Result<Vec<u8>, SourceError> {
+        Ok(read_private(&self.path, MAX_FILE)?.to_vec())
     }
 
     /// Puts the bytes of a ring, which another place kept, here; what is here already is replaced.
@@ -140,66 +88,30 @@ impl RingFile {
         self.replace(bytes)
     }
 
-    /// Gives the ring a new master and a new epoch, in one step: from here on the earlier master opens nothing, and new
-    /// records are sealed under the new epoch. Gives its number.
+    /// [`KeyRing::turn`], kept and then used. Gives the new epoch.
     ///
     /// # Errors
     /// [`RingError`]; then nothing was changed.
     pub fn turn(&self, ring: &KeyRing, next: &MasterKey) -> Result<u32, RingError> {
-        if ring.is_rotating() {
-            return Err(RingError::Unfinished);
-        }
-        let wrap = wrap_of(next)?;
-        if wrap.fingerprint() == ring.master() {
-            return Err(RingError::SameMaster);
-        }
-        let epoch = ring.epoch().checked_add(1).ok_or(RingError::Damaged)?;
-        self.keep(ring, wrap, epoch, Some(fresh()?))?;
-        Ok(epoch)
+        self.keep(ring, ring.turn(next)?)?;
+        Ok(ring.epoch())
     }
 
-    /// Lets every epoch before this one, which must be the current one, go: what is still sealed under them opens never
-    /// again.
+    /// [`KeyRing::settle`], kept and then used.
     ///
     /// # Errors
-    /// [`RingError`]; then they are still there.
+    /// [`RingError`]; then the earlier epochs are still there.
     pub fn settle(&self, ring: &KeyRing, epoch: u32) -> Result<(), RingError> {
-        let (wrap, plain) = {
-            let epochs = ring.read_epochs();
-            if epochs.current != epoch {
-                return Err(RingError::OtherEpoch(epochs.current));
-            }
-            let wrap = epochs.wrap.as_ref().ok_or(RingError::Damaged)?;
-            let last = epochs.keys.iter().filter(|(number, _)| **number == epoch);
-            (wrap_of(&wrap.origin)?, written(ring, epoch, last)?)
-        };
-        let bytes = sealed(&wrap, &plain)?;
-        self.replace(&bytes)?;
-        let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
-        epochs.keys.retain(|number, _| *number == epoch);
-        epochs.kept = Some(bytes);
-        Ok(())
+        self.keep(ring, ring.settle(epoch)?)
     }
 
-    /// Writes the ring with all its epochs, of which `current` is the one in use, and then uses it so.
-    fn keep(
-        &self,
-        ring: &KeyRing,
-        wrap: KeyRing,
-        current: u32,
-        new: Option<EpochKey>,
-    ) -> Result<(), RingError> {
-        let plain = {
-            let epochs = ring.read_epochs();
-            written(ring, current, epochs.keys.iter().chain(new.iter().map(|key| (&current, key))))?
-        };
-        let bytes = sealed(&wrap, &plain)?;
-        self.replace(&bytes)?;
-        let mut epochs = ring.epochs.write().unwrap_or_else(PoisonError::into_inner);
-        epochs.keys.extend(new.map(|key| (current, key)));
-        epochs.current = current;
-        epochs.wrap = Some(Box::new(wrap));
-        epochs.kept = Some(bytes);
+    /// Keeps a ring as a change of it says, and then lets it be so.
+    ///
+    /// # Errors
+    /// [`RingError`]; then nothing was changed.
+    pub fn keep(&self, ring: &KeyRing, change: Change) -> Result<(), RingError> {
+        self.replace(change.bytes())?;
+        ring.adopt(change);
         Ok(())
     }
 
@@ -228,67 +140,13 @@ impl RingFile {
     }
 }
 
-fn wrap_of(master: &MasterKey) -> Result<KeyRing, RingError> {
-    MasterKey::again(master.bytes()).map(KeyRing::new).ok_or(RingError::Damaged)
-}
-
-fn fresh() -> Result<EpochKey, SealError> {
-    let mut bytes = Zeroizing::new([0; 32]);
-    getrandom::fill(&mut *bytes)?;
-    EpochKey::new(Secret::new(*bytes)).ok_or(SealError::Cipher)
-}
-
-/// `root length 2 | root | current 4 | count 2 | (epoch 4 | key 32)…`
-fn written<'a>(
-    ring: &KeyRing,
-    current: u32,
-    keys: impl Iterator<Item = (&'a u32, &'a EpochKey)>,
-) -> Result<Zeroizing<Vec<u8>>, RingError> {
-    let root = ring.origin.bytes();
-    // Room for a rotation's two epochs and more, so that the bytes are not moved and left behind.
-    let mut plain = Zeroizing::new(Vec::with_capacity(root.len() + 512));
-    plain.extend_from_slice(&u16::try_from(root.len()).map_err(|_| RingError::Damaged)?.to_be_bytes());
-    plain.extend_from_slice(root);
-    plain.extend_from_slice(&current.to_be_bytes());
-    let keys: Vec<_> = keys.collect();
-    plain.extend_from_slice(&u16::try_from(keys.len()).map_err(|_| RingError::Damaged)?.to_be_bytes());
-    for (number, key) in keys {
-        plain.extend_from_slice(&number.to_be_bytes());
-        plain.extend_from_slice(key.bytes.expose());
-    }
-    Ok(plain)
-}
-
-fn parse(plain: &[u8]) -> Option<(MasterKey, u32, BTreeMap<u32, EpochKey>)> {
-    let (length, rest) = plain.split_first_chunk::<2>()?;
-    let (root, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
-    let (current, rest) = rest.split_first_chunk::<4>()?;
-    let (count, mut rest) = rest.split_first_chunk::<2>()?;
-    let mut keys = BTreeMap::new();
-    for _ in 0..u16::from_be_bytes(*count) {
-        let (number, more) = rest.split_first_chunk::<4>()?;
-        let (key, more) = more.split_first_chunk::<32>()?;
-        keys.insert(u32::from_be_bytes(*number), EpochKey::new(Secret::new(*key))?);
-        rest = more;
-    }
-    let current = u32::from_be_bytes(*current);
-    (rest.is_empty() && keys.contains_key(&current)).then_some(())?;
-    Some((MasterKey::again(root)?, current, keys))
-}
-
-fn sealed(wrap: &KeyRing, plain: &[u8]) -> Result<Vec<u8>, RingError> {
-    let sealed = wrap.seal(&PLACE, plain)?;
-    Ok([MAGIC, sealed.as_bytes()].concat())
-}
-
 /// Writes these bytes beside a file of the folder, and then in its place.
 fn put(folder: &OwnedFd, name: &OsStr, bytes: &[u8]) -> std::io::Result<()> {
+    sweep(folder, DRAFT);
     let tag = getrandom::u64().map_err(std::io::Error::other)?;
-    let draft = format!(".new-ring-{tag:016x}");
+    let draft = format!("{DRAFT}{tag:016x}");
     let write = || -> std::io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(folder, &draft, flags, Mode::RUSR | Mode::WUSR)?);
-        rustix::fs::fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+        let mut file = open_draft(folder, &draft)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         Ok(rustix::fs::renameat(folder, &draft, folder, name)?)

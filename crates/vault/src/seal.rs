@@ -41,13 +41,20 @@ pub struct Place<'a> {
 impl Place<'_> {
     /// The header and the place as one byte string that no other header and place produce.
     pub(crate) fn bind(&self, header: &[u8]) -> Vec<u8> {
+        let mut bound = Vec::new();
+        self.bind_in(&mut bound, header);
+        bound
+    }
+
+    /// The same, in room that is used again.
+    pub(crate) fn bind_in(&self, bound: &mut Vec<u8>, header: &[u8]) {
         let parts = [header, self.record.as_bytes(), self.owner.as_bytes(), self.field.as_bytes()];
-        let mut bound = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
+        bound.clear();
+        bound.reserve(parts.iter().map(|part| part.len() + 8).sum());
         for part in parts {
             bound.extend_from_slice(&(part.len() as u64).to_be_bytes());
             bound.extend_from_slice(part);
         }
-        bound
     }
 }
 
@@ -118,6 +125,20 @@ impl fmt::Debug for Sealed {
     }
 }
 
+/// Decrypts a copy, which is a secret from the beginning, also when it does not open.
+pub(crate) fn open_copy(
+    key: &LessSafeKey,
+    nonce: Nonce,
+    bound: &[u8],
+    body: &[u8],
+) -> Result<Secret<Vec<u8>>, OpenError> {
+    let mut plain = Secret::new(body.to_vec());
+    let opened = plain.with(|plain| key.open_in_place(nonce, Aad::from(bound), plain).map(|text| text.len()));
+    let length = opened.map_err(|_| OpenError::Tampered)?;
+    plain.with(|plain| plain.truncate(length));
+    Ok(plain)
+}
+
 impl KeyRing {
     /// Seals a value for one place, with a fresh key and nonce.
     ///
@@ -164,12 +185,7 @@ impl KeyRing {
         }
         let key = self.value_key(salt).ok_or(OpenError::Tampered)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Tampered)?;
-        // The buffer becomes plaintext in place, so it is a secret from here on, also when opening fails.
-        let mut plain = zeroize::Zeroizing::new(body.to_vec());
-        let opened = key.open_in_place(nonce, Aad::from(place.bind(header)), &mut plain);
-        let length = opened.map_err(|_| OpenError::Tampered)?.len();
-        plain.truncate(length);
-        Ok(Secret::new(std::mem::take(&mut *plain)))
+        open_copy(&key, nonce, &place.bind(header), body)
     }
 
     fn value_key(&self, salt: &[u8]) -> Option<LessSafeKey> {

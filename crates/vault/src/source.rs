@@ -1,26 +1,32 @@
-//! Files that hold a master key, and programs that print one.
+//! Files that hold a master key or a passphrase.
 //!
 //! Invariants: a key file is a regular file, not reached through a symbolic link at its last step,
 //! owned by us or root, and closed to everyone else; a new one appears whole or not at all, and never
-//! replaces another. A program is started without a shell, has a deadline, and nothing it says but the key is used or shown.
+//! replaces another. What a killed maker left of one is removed by the next.
 //!
-//! Not here: where the file should be, and whether it may lie beside the data (the daemon's choice).
+//! Not here: programs that print a key ([`program`]), where the file should be, and whether it may lie beside the data (the daemon's choice).
+
+mod program;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode, Stat, Statx, StatxAttributes, StatxFlags};
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RawMode, Stat, Statx, StatxAttributes,
+    StatxFlags,
+};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+pub use self::program::read_program;
 use crate::master::MAX_TEXT;
-use crate::{BadKey, MasterKey};
+use crate::{BadKey, MasterKey, Secret};
+
+/// How a key is called while it is written.
+const DRAFT: &str = ".new-key-";
 
 /// Why a key file was not read or not made.
 #[derive(Debug, thiserror::Error)]
@@ -95,19 +101,35 @@ pub enum SourceError {
     },
 }
 
+/// How closed a file must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed {
+    /// To everyone but its owner.
+    Private,
+    /// As systemd makes credentials: the same, or root's with an access list, in a directory that is closed to others.
+    Credential,
+}
+
 /// Reads a key file.
 ///
 /// # Errors
 /// [`SourceError`] when it is missing, unsafe to trust, or not a key.
 pub fn read_file(path: &Path) -> Result<MasterKey, SourceError> {
-    let text = read_private(path, MAX_TEXT + 1)?;
+    key_in(path, &read_private(path, MAX_TEXT + 1)?)
+}
+
+fn key_in(path: &Path, text: &[u8]) -> Result<MasterKey, SourceError> {
     let bad = |cause| SourceError::BadKey { path: path.into(), cause };
-    let text = std::str::from_utf8(&text).map_err(|_| bad(BadKey::NotEncoded))?;
+    let text = std::str::from_utf8(text).map_err(|_| bad(BadKey::NotEncoded))?;
     MasterKey::from_hex_or_base64(text).map_err(bad)
 }
 
 /// Up to `most` bytes of a file that is ours alone.
 pub(crate) fn read_private(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>>, SourceError> {
+    read_closed(path, most, Closed::Private)
+}
+
+fn read_closed(path: &Path, most: usize, closed: Closed) -> Result<Zeroizing<Vec<u8>>, SourceError> {
     // NONBLOCK: a pipe planted at the path must not hang the start.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
@@ -119,7 +141,17 @@ pub(crate) fn read_private(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(SourceError::NotAFile(path.into()));
     }
-    trusted(path, &stat, 0o600)?;
+    let by_list = stat.st_uid == 0 && stat.st_gid == 0 && stat.st_mode & 0o070 != 0;
+    match closed {
+        // Then the directory decides too: nobody else gets through it, or puts another file there.
+        Closed::Credential if by_list => {
+            trusted(path, &stat, 0o640)?;
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            let stat = rustix::fs::stat(folder).map_err(|errno| io_error(folder, errno))?;
+            trusted(folder, &stat, 0o750)?;
+        }
+        Closed::Private | Closed::Credential => trusted(path, &stat, 0o600)?,
+    }
 
     // Room for one byte too many up front, so that the text is never moved and left behind unwiped.
     let mut text = Zeroizing::new(Vec::with_capacity(most + 1));
@@ -130,62 +162,32 @@ pub(crate) fn read_private(path: &Path, most: usize) -> Result<Zeroizing<Vec<u8>
     Ok(text)
 }
 
-/// Takes the key from what a program prints. It is started without a shell, and ended when `patience` is over.
+/// Reads a key that systemd put into the directory of a service's credentials. Such a file is root's, and the account of
+/// the service is let in by an access list: its mode then shows 0440.
 ///
 /// # Errors
-/// [`SourceError`] when it cannot be started, does not end well or in time, or prints no key.
-pub fn read_program(argv: &[String], patience: Duration) -> Result<MasterKey, SourceError> {
-    let (program, arguments) = argv
-        .split_first()
-        .ok_or_else(|| SourceError::Program { program: String::new(), why: "no program is named".into() })?;
-    let failed = |why: String| SourceError::Program { program: program.clone(), why };
-    // What it says on standard error may repeat what it was asked for, so nobody hears it.
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"PALISADE_") {
-            command.env_remove(name);
+/// [`SourceError`] when it is missing, unsafe to trust, or not a key.
+pub fn read_credential(path: &Path) -> Result<MasterKey, SourceError> {
+    key_in(path, &read_closed(path, MAX_TEXT + 1, Closed::Credential)?)
+}
+
+/// Reads the passphrase that a key file or a credential holds.
+///
+/// # Errors
+/// [`SourceError`] when it is missing, unsafe to trust, or not text.
+pub fn read_passphrase(path: &Path, closed: Closed) -> Result<Secret<String>, SourceError> {
+    let mut text = read_closed(path, MAX_TEXT + 1, closed)?;
+    let bad = |cause| SourceError::BadKey { path: path.into(), cause };
+    if text.len() > MAX_TEXT {
+        return Err(bad(BadKey::TooLong));
+    }
+    match String::from_utf8(std::mem::take(&mut *text)) {
+        Ok(text) => Ok(Secret::new(text)),
+        Err(error) => {
+            drop(Zeroizing::new(error.into_bytes()));
+            Err(bad(BadKey::NotEncoded))
         }
     }
-    let mut child = command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| failed(format!("it cannot be started: {}", error.kind())))?;
-    let group = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let deadline = Instant::now() + patience;
-    let (tell, told) = mpsc::channel();
-    let out = child.stdout.take();
-    std::thread::spawn(move || {
-        let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT + 2));
-        let read = out.map(|out| out.take(MAX_TEXT as u64 + 1).read_to_end(&mut text));
-        drop(tell.send(read.and_then(Result::ok).map(|_| text)));
-    });
-    let text = told.recv_timeout(patience).ok().flatten();
-    let ended = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None) if Instant::now() < deadline && text.is_some() => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            Ok(None) | Err(_) => break None,
-        }
-    };
-    // Whatever it left behind goes with it.
-    if let Some(group) = group {
-        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap_or_default();
-    }
-    drop(child.wait());
-    let status = ended.ok_or_else(|| failed(format!("it did not end within {} s", patience.as_secs())))?;
-    if !status.success() {
-        return Err(failed(format!("it failed ({status}); run it by hand to see why")));
-    }
-    let text = text.ok_or_else(|| failed("what it printed could not be read".into()))?;
-    let bad = |cause| SourceError::BadOutput { program: program.clone(), cause };
-    let text = std::str::from_utf8(&text).map_err(|_| bad(BadKey::NotEncoded))?;
-    MasterKey::from_hex_or_base64(text).map_err(bad)
 }
 
 /// Whether [`replace_file`] could put another file in the place of this one: it is there, in its folder, and not mounted
@@ -233,11 +235,15 @@ pub fn create_file(path: &Path) -> Result<MasterKey, SourceError> {
 
     let failed = |cause: io::Error| SourceError::Io { path: path.into(), cause };
     let key = MasterKey::random().map_err(|error| failed(io::Error::other(error)))?;
+    sweep(&folder, DRAFT);
     let tag = getrandom::u64().map_err(|error| failed(io::Error::other(error)))?;
-    let draft = format!(".new-key-{tag:016x}");
+    let draft = format!("{DRAFT}{tag:016x}");
     let written = write_draft(&folder, &draft, &key);
     // A link, unlike a rename, refuses to replace what is there.
-    let placed = written.and_then(|()| rustix::fs::linkat(&folder, &draft, &folder, name, AtFlags::empty()));
+    let placed = written
+        .as_ref()
+        .map_err(|errno| *errno)
+        .and_then(|_| rustix::fs::linkat(&folder, &draft, &folder, name, AtFlags::empty()));
     let removed = rustix::fs::unlinkat(&folder, &draft, AtFlags::empty());
     match placed {
         Ok(()) => {}
@@ -248,20 +254,51 @@ pub fn create_file(path: &Path) -> Result<MasterKey, SourceError> {
     Ok(key)
 }
 
-fn write_draft(folder: &impl rustix::fd::AsFd, draft: &str, key: &MasterKey) -> rustix::io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    let fd = rustix::fs::openat(folder, draft, flags, mode)?;
-    // Whatever the umask took away or a default ACL added.
-    rustix::fs::fchmod(&fd, mode)?;
-    let mut file = File::from(fd);
+/// Gives the file back, open: as long as it is, nobody sweeps it away.
+fn write_draft(folder: &OwnedFd, draft: &str, key: &MasterKey) -> rustix::io::Result<File> {
+    let mut file = open_draft(folder, draft)?;
     let text = key.to_base64();
     let written = file.write_all(text.expose().as_bytes()).and_then(|()| file.write_all(b"\n"));
-    written.and_then(|()| file.sync_all()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    let written = written.and_then(|()| file.sync_all());
+    written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)).map(|()| file)
+}
+
+/// A new file of mode 0600, locked as long as it is open.
+pub(crate) fn open_draft(folder: &OwnedFd, draft: &str) -> rustix::io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    loop {
+        let fd = rustix::fs::openat(folder, draft, flags, mode)?;
+        rustix::fs::flock(&fd, FlockOperation::LockExclusive)?;
+        // Somebody swept before the lock was there: once more.
+        if rustix::fs::fstat(&fd)?.st_nlink == 0 {
+            continue;
+        }
+        // Whatever the umask took away or a default ACL added.
+        rustix::fs::fchmod(&fd, mode)?;
+        return Ok(File::from(fd));
+    }
+}
+
+/// Removes what was being written when its writer was killed: nobody holds its lock.
+pub(crate) fn sweep(folder: &OwnedFd, prefix: &str) {
+    let Ok(entries) = Dir::read_from(folder) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Some(tag) = name.to_bytes().strip_prefix(prefix.as_bytes()) else { continue };
+        if tag.len() != 16 || !tag.iter().all(u8::is_ascii_hexdigit) {
+            continue;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(fd) = rustix::fs::openat(folder, name, flags, Mode::empty()) else { continue };
+        if rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            rustix::fs::unlinkat(folder, name, AtFlags::empty()).unwrap_or_default();
+        }
+    }
 }
 
 /// Opens the directory for a new key, making it if need be; refuses one that others can enter.
-pub(crate) fn closed_folder(path: &Path) -> Result<rustix::fd::OwnedFd, SourceError> {
+pub(crate) fn closed_folder(path: &Path) -> Result<OwnedFd, SourceError> {
     let failed = |cause| SourceError::Io { path: path.into(), cause };
     let made = !path.exists();
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;

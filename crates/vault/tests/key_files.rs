@@ -6,7 +6,10 @@ use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use vault::source::{SourceError, create_file, read_file, read_program, replace_file, replaceable};
+use vault::source::{
+    Closed, SourceError, create_file, read_credential, read_file, read_passphrase, read_program,
+    replace_file, replaceable,
+};
 use vault::{BadKey, KeyRing};
 
 fn folder() -> tempfile::TempDir {
@@ -211,6 +214,91 @@ fn sec_02_a_program_has_a_deadline() {
         assert!(std::time::Instant::now() < deadline, "the child of the program is still there");
         std::thread::yield_now();
     }
+}
+
+/// What leaves the program's group and holds its pipe open is not waited for, and keeps no thread of ours.
+#[test]
+fn sec_02_a_pipe_that_stays_open_keeps_nobody() {
+    let folder = folder();
+    let mark = folder.path().join("pid");
+    let body = format!("setsid sleep 600 & echo $! > {}; exit 0", mark.display());
+    // A thread without a name of its own has that of the one that made it.
+    let name = |task: &Path| fs::read_to_string(task.join("comm")).unwrap_or_default();
+    let threads = || {
+        let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+        tasks.filter(|task| name(task) == name(Path::new("/proc/thread-self"))).count()
+    };
+    let argv = program(folder.path(), &body);
+    let before = threads();
+    for _ in 0..8 {
+        let error = read_program(&argv, std::time::Duration::from_millis(300)).unwrap_err();
+        assert!(error.to_string().contains("did not end"), "{error}");
+        let left = fs::read_to_string(&mark).unwrap().trim().parse().ok();
+        let left = left.and_then(rustix::process::Pid::from_raw).unwrap();
+        rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+    }
+    assert_eq!(threads(), before);
+}
+
+/// As systemd makes them: root's, of mode 0440, in a directory that others do not get into.
+#[test]
+fn sec_02_a_credential_of_systemd_is_read_and_an_open_one_is_not() {
+    let folder = folder();
+    let path = folder.path().join("palisade-master-key");
+    let made = KeyRing::new(create_file(&path).unwrap()).fingerprint();
+    let reads = |file: u32, directory: u32| {
+        set_mode(&path, file);
+        set_mode(folder.path(), directory);
+        let read = read_credential(&path).map(|key| KeyRing::new(key).fingerprint());
+        set_mode(folder.path(), 0o700);
+        read.is_ok_and(|found| found == made)
+    };
+    let as_root = rustix::process::geteuid().is_root();
+    assert!(reads(0o400, 0o500) && reads(0o600, 0o700));
+    assert_eq!(reads(0o440, 0o550), as_root, "an access list is root's to give");
+    for (file, directory) in [(0o444, 0o550), (0o440, 0o555), (0o460, 0o550), (0o440, 0o570), (0o441, 0o550)]
+    {
+        assert!(!reads(file, directory), "{file:o} in {directory:o}");
+    }
+    set_mode(&path, 0o440);
+    assert!(matches!(read_file(&path), Err(SourceError::TooOpen { .. })), "elsewhere it is refused");
+    if as_root {
+        std::os::unix::fs::chown(&path, None, Some(65_534)).unwrap();
+        assert!(!reads(0o440, 0o550), "a group of people");
+    }
+}
+
+#[test]
+fn sec_02_a_passphrase_file_is_as_closed_as_a_key() {
+    let folder = folder();
+    let path = folder.path().join("passphrase");
+    fs::write(&path, "copper lantern orbit velvet quiet harbour\n").unwrap();
+    set_mode(&path, 0o644);
+    assert!(matches!(read_passphrase(&path, Closed::Private), Err(SourceError::TooOpen { .. })));
+    set_mode(&path, 0o600);
+    let text = read_passphrase(&path, Closed::Private).unwrap();
+    assert_eq!(text.expose().trim(), "copper lantern orbit velvet quiet harbour");
+    for bad in [&b"\xff\xfe"[..], &[b'x'; 5_000]] {
+        fs::write(&path, bad).unwrap();
+        assert!(matches!(read_passphrase(&path, Closed::Private), Err(SourceError::BadKey { .. })));
+    }
+}
+
+/// What a killed maker left goes; what another is writing, and what is not ours, stays.
+#[test]
+fn sec_02_drafts_of_a_killed_maker_are_swept() {
+    let folder = folder();
+    let (dead, alive) = (".new-key-0123456789abcdef", ".new-key-fedcba9876543210");
+    for name in [dead, alive, ".new-key-notes", "master.old"] {
+        fs::write(folder.path().join(name), "half a key").unwrap();
+    }
+    let held = fs::File::open(folder.path().join(alive)).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    create_file(&folder.path().join("master.key")).unwrap();
+    let mut names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, [".new-key-fedcba9876543210", ".new-key-notes", "master.key", "master.old"]);
 }
 
 /// A file that is mounted by itself cannot be replaced, and that is known before anything needs it.

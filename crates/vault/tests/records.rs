@@ -157,12 +157,12 @@ fn sec_03_what_is_no_ring_is_refused() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1;
-        let error = RingFile::read(&bad, &right).unwrap_err();
+        let error = KeyRing::read(&bad, &right).unwrap_err();
         assert!(matches!(error, RingError::Damaged | RingError::OtherMaster { .. }), "byte {at}: {error}");
-        assert!(RingFile::read(&good[..at], &right).is_err(), "cut to {at}");
+        assert!(KeyRing::read(&good[..at], &right).is_err(), "cut to {at}");
     }
     for planted in [&b""[..], b"{\"root\":\"plain\"}", &[0; 500]] {
-        assert!(matches!(RingFile::read(planted, &right), Err(RingError::Damaged)));
+        assert!(matches!(KeyRing::read(planted, &right), Err(RingError::Damaged)));
     }
     fs::set_permissions(file.path(), fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(file.open(&right), Err(RingError::File(SourceError::TooOpen { .. }))));
@@ -213,9 +213,78 @@ fn sec_04_after_a_turn_the_earlier_master_opens_nothing_and_after_settling_the_e
         "what else hangs on it stays"
     );
     // A stolen copy of the earlier file, with the earlier master, does not open what is sealed now.
-    let stolen = RingFile::read(&before, &old).unwrap();
+    let stolen = KeyRing::read(&before, &old).unwrap();
     assert_eq!(stolen.open_record(&PLACE, &second).unwrap_err(), OpenError::NoEpoch(2));
     assert_eq!(names(folder.path()), ["keyring"], "no draft stays");
+}
+
+/// The passphrase opens the ring wherever its bytes are: the salt stands in front of them.
+#[test]
+fn sec_02_a_ring_is_opened_by_its_passphrase_and_by_no_other() {
+    const PHRASE: &str = "copper lantern orbit velvet quiet harbour";
+    let folder = folder();
+    let file = kept(&folder);
+    let stretch = vault::Stretch::fresh().unwrap();
+    let made = file.create(&MasterKey::from_passphrase(PHRASE, &stretch).unwrap()).unwrap();
+    let before = fs::read(file.path()).unwrap();
+    let open = |phrase: &str, bytes: &[u8]| {
+        let stretch = KeyRing::stretch_of(bytes).unwrap().unwrap();
+        KeyRing::read(bytes, &MasterKey::from_passphrase(phrase, &stretch).unwrap())
+    };
+    assert_eq!(open(PHRASE, &before).unwrap().fingerprint(), made.fingerprint());
+    let wrong = open("copper lantern orbit velvet quiet harbors", &before);
+    assert!(matches!(wrong, Err(RingError::OtherMaster { .. })));
+    assert_eq!(fs::read(file.path()).unwrap(), before, "nothing was changed");
+    assert_eq!(names(folder.path()), ["keyring"]);
+
+    // A rotation gives a new salt, also for the same passphrase; settling keeps it.
+    let next = MasterKey::from_passphrase(PHRASE, &vault::Stretch::fresh().unwrap()).unwrap();
+    file.turn(&made, &next).unwrap();
+    file.settle(&made, 2).unwrap();
+    let after = fs::read(file.path()).unwrap();
+    assert_ne!(KeyRing::stretch_of(&after).unwrap(), KeyRing::stretch_of(&before).unwrap());
+    assert_eq!(open(PHRASE, &after).unwrap().epoch(), 2);
+    let old = MasterKey::from_passphrase(PHRASE, &stretch).unwrap();
+    assert!(matches!(KeyRing::read(&after, &old), Err(RingError::OtherMaster { .. })));
+    assert_eq!(KeyRing::stretch_of(&file_of_a_key()).unwrap(), None);
+    assert!(KeyRing::stretch_of(b"palisade-keyring-2 argon2id 1 1 1 00\nx").is_err());
+}
+
+fn file_of_a_key() -> Vec<u8> {
+    KeyRing::with_own_root(&master()).unwrap().kept().unwrap()
+}
+
+/// A ring says whether an earlier master is its root, and cannot be made to say otherwise.
+#[test]
+fn sec_04_a_ring_tells_whether_its_root_is_its_own() {
+    let folder = folder();
+    let (file, first, next) = (kept(&folder), master(), master());
+    let old = ring();
+    assert!(!old.has_own_root());
+    file.turn(&old, &first).unwrap();
+    assert!(!file.open(&first).unwrap().has_own_root(), "the first master stays its root");
+    let own = KeyRing::with_own_root(&first).unwrap();
+    own.adopt(own.turn(&next).unwrap());
+    let bytes = own.kept().unwrap();
+    assert!(KeyRing::read(&bytes, &next).unwrap().has_own_root());
+    let other = [b"palisade-keyring-1\n", &bytes["palisade-keyring-2\n".len()..]].concat();
+    assert!(matches!(KeyRing::read(&other, &next), Err(RingError::Damaged)));
+}
+
+/// What is not adopted is none: another change may take its place.
+#[test]
+fn sec_04_a_change_that_was_not_adopted_changes_nothing() {
+    let (old, new) = (master(), master());
+    let ring = KeyRing::with_own_root(&old).unwrap();
+    let lost = ring.turn(&new).unwrap();
+    let sealed = ring.seal_record(&PLACE, b"value").unwrap();
+    assert_eq!((ring.epoch(), sealed.epoch()), (1, 1));
+    // Kept or not: what was sealed meanwhile opens either way.
+    let kept = KeyRing::read(lost.bytes(), &new).unwrap();
+    assert!(kept.open_record(&PLACE, &sealed).unwrap().matches(b"value"));
+    ring.adopt(ring.turn(&new).unwrap());
+    assert!(ring.open_record(&PLACE, &sealed).unwrap().matches(b"value"));
+    assert!(KeyRing::read(&ring.kept().unwrap(), &new).unwrap().open_record(&PLACE, &sealed).is_ok());
 }
 
 /// What the master alone made gets a file with its first rotation.
@@ -251,7 +320,7 @@ proptest! {
     #[test]
     fn hostile_bytes_never_open_as_a_record_or_a_ring(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let ring = ring();
-        prop_assert!(RingFile::read(&bytes, &master()).is_err());
+        prop_assert!(KeyRing::read(&bytes, &master()).is_err());
         let framed = [&[2][..], &bytes].concat();
         for bytes in [bytes, framed] {
             if let Ok(sealed) = SealedRecord::parse(bytes) {

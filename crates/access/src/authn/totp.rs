@@ -2,7 +2,7 @@
 
 use model::{Email, Millis, UserId};
 use totp_rs::{Builder, Secret as Seed, Totp};
-use vault::{KeyRing, OpenError, Place, SealedRecord, Secret};
+use vault::{KeyRing, OpenError, Place, Sealed, SealedRecord, Secret};
 
 const STEP_MS: Millis = 30_000;
 
@@ -40,9 +40,17 @@ impl TotpSeed {
 
     /// The seed from this user's row.
     pub fn open(ring: &KeyRing, user: UserId, sealed: Vec<u8>) -> Option<Self> {
+        Self::of_any_build(ring, user, sealed).ok()
+    }
+
+    /// Builds before there were epochs sealed seeds as values of the ring itself; a rotation seals them anew.
+    fn of_any_build(ring: &KeyRing, user: UserId, sealed: Vec<u8>) -> Result<Self, OpenError> {
         let id = user.to_string();
-        let sealed = SealedRecord::parse(sealed).ok()?;
-        ring.open_record(&place(&id), &sealed).ok().map(Self)
+        let seed = match SealedRecord::parse(sealed.clone()) {
+            Ok(record) => ring.open_record(&place(&id), &record)?,
+            Err(_) => ring.open(&place(&id), &Sealed::parse(sealed)?)?,
+        };
+        Ok(Self(seed))
     }
 
     /// The seed of this user's row, sealed again under the ring's current epoch; none if it is current.
@@ -50,13 +58,10 @@ impl TotpSeed {
     /// # Errors
     /// [`OpenError`] when what stands in the row cannot be opened.
     pub fn carry_over(ring: &KeyRing, user: UserId, sealed: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
-        let old = SealedRecord::parse(sealed.to_vec())?;
-        if old.epoch() == ring.epoch() {
+        if SealedRecord::parse(sealed.to_vec()).is_ok_and(|old| old.epoch() == ring.epoch()) {
             return Ok(None);
         }
-        let id = user.to_string();
-        let seed = Self(ring.open_record(&place(&id), &old)?);
-        Ok(seed.seal(ring, user))
+        Ok(Self::of_any_build(ring, user, sealed.to_vec())?.seal(ring, user))
     }
 
     /// The time step this code is for, if it is one of now.
@@ -91,6 +96,21 @@ fn place(user: &str) -> Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sec_04_a_seed_that_an_earlier_build_sealed_opens_and_is_sealed_anew() {
+        let ring = KeyRing::new(vault::MasterKey::random().unwrap());
+        let (user, other) = (UserId::random(), UserId::random());
+        let old = ring.seal(&place(&user.to_string()), b"12345678901234567890").unwrap().as_bytes().to_vec();
+        assert!(TotpSeed::open(&ring, user, old.clone()).unwrap().0.matches(b"12345678901234567890"));
+        assert!(TotpSeed::open(&ring, other, old.clone()).is_none(), "for its row only");
+        assert!(TotpSeed::carry_over(&ring, other, &old).is_err());
+        let new = TotpSeed::carry_over(&ring, user, &old).unwrap().unwrap();
+        assert_eq!(SealedRecord::parse(new.clone()).unwrap().epoch(), 1);
+        assert!(TotpSeed::open(&ring, user, new.clone()).unwrap().0.matches(b"12345678901234567890"));
+        assert!(TotpSeed::carry_over(&ring, user, &new).unwrap().is_none(), "once");
+        assert!(TotpSeed::open(&ring, user, b"12345678901234567890".to_vec()).is_none(), "nor a plain one");
+    }
 
     #[test]
     fn idn_15_the_vectors_of_rfc_6238_hold() {

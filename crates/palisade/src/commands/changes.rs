@@ -11,7 +11,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use ledger::{Decision, Draft};
-use redact::Redactor;
 use sandbox::changes::{Apply, Change, Kept, Left, Record, Undo, Why, escaped, runs as all_runs};
 use sandbox::profile::{Class, Host, Layers, Profile, Protected, Roots};
 use sandbox::{Caller, RunId};
@@ -38,8 +37,7 @@ impl Layered {
         command: &[OsString],
     ) -> Result<Self, Failure> {
         let broken = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
-        let words =
-            command.iter().map(|word| Redactor::new().scrub(&word.to_string_lossy()).into_owned()).collect();
+        let words = command.iter().map(|word| output::kept(&word.to_string_lossy())).collect();
         let unprotect = profile.unprotect.iter().map(ToString::to_string).collect();
         let record = Record::begin(run.as_str(), &caller.worktree, words, profile.name.as_str(), unprotect);
         let record = record.map_err(|error| broken(&error))?;

@@ -98,12 +98,18 @@ pub(super) fn paths(session: &Session) -> Result<Shown, Failure> {
         text.filter(|text| !text.is_empty()).map(|text| places.config_dir().join(text))
     };
     let printed = named("key.file").is_none() && named("key.command").is_some();
-    let given = std::env::var_os("PALISADE_MASTER_KEY").is_some() || printed;
+    let variable = ["PALISADE_MASTER_KEY", "PALISADE_MASTER_PASSPHRASE"]
+        .into_iter()
+        .find(|name| std::env::var_os(name).is_some());
+    let given = variable.is_some() || printed;
     let credential = || {
         let folder = std::env::var_os("CREDENTIALS_DIRECTORY")?;
-        Some(Path::new(&folder).join("palisade-master-key")).filter(|file| file.exists())
+        let there = |name: &&str| Path::new(&folder).join(name).exists();
+        let name = ["palisade-master-key", "palisade-master-passphrase"].into_iter().find(there)?;
+        Some(Path::new(&folder).join(name))
     };
-    let key = || named("key.file").or_else(credential).unwrap_or_else(|| places.master_key());
+    let file = || named("key.file").or_else(|| named("key.passphrase_file"));
+    let key = || file().or_else(credential).unwrap_or_else(|| places.master_key());
     let rows = [
         ("config", Some(places.config.clone())),
         ("data", Some(named("data_dir").unwrap_or_else(|| places.data.clone()))),
@@ -115,10 +121,9 @@ pub(super) fn paths(session: &Session) -> Result<Shown, Failure> {
         let path = path.map(|path| std::path::absolute(&path).unwrap_or(path).display().to_string());
         text.push_str(&format!(
             "{name:12} {}\n",
-            path.as_deref().unwrap_or(if printed {
-                "printed by `key.command`"
-            } else {
-                "in PALISADE_MASTER_KEY"
+            path.clone().unwrap_or(match variable {
+                Some(name) => format!("in {name}"),
+                None => "printed by `key.command`".to_owned(),
             })
         ));
         json.insert(name.to_owned(), path.into());

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ledger::{Draft, Once, Resting, Seed};
-use redact::Redactor;
 use sandbox::receipt::{RunId, Sealed, signing_key};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// The user's own record.
 pub(crate) struct OwnRecord {
@@ -102,7 +102,7 @@ impl OwnRecord {
     }
 
     fn once(&self) -> Result<Once, Failure> {
-        let scrub = Box::new(|text: &str| Redactor::new().scrub(text).into_owned());
+        let scrub = Box::new(output::kept);
         let opened = match self.resting.take() {
             Some(resting) => resting.again(),
             None => Once::open(&self.ledger(), &Arc::new(self.seed.keys()), scrub),

@@ -236,8 +236,7 @@ impl Asked<'_> {
                 broken(&format!("the sandbox is not as planned, so nothing was run: {}", told.join("; ")));
             return Err(self.refused(record, Refusal::NotAsPlanned(differences), failure));
         }
-        let scrub =
-            |text: &std::ffi::OsStr| redact::Redactor::new().scrub(&text.to_string_lossy()).into_owned();
+        let kept = |text: &std::ffi::OsStr| output::kept(&text.to_string_lossy());
         let receipt = Receipt {
             version: sandbox::receipt::VERSION,
             run: self.run.clone(),
@@ -249,9 +248,9 @@ impl Asked<'_> {
                     .map_err(|error| broken(&error))?,
             },
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            command: self.command.iter().map(|word| scrub(word)).collect(),
-            cwd: scrub(self.caller.directory.as_os_str()),
-            worktree: Some(scrub(self.caller.worktree.as_os_str())),
+            command: self.command.iter().map(|word| kept(word)).collect(),
+            cwd: kept(self.caller.directory.as_os_str()),
+            worktree: Some(kept(self.caller.worktree.as_os_str())),
             profile: self.profile(),
             degraded: doctor::degraded_on_record(held.left_out()),
             facts: account.facts,

@@ -25,6 +25,9 @@ pub(super) fn run(session: &Session, command: cli::Secret, quiet: bool) -> Resul
             let owner = Some(owner_of(&client, &owner)?);
             let body = AddSecretRequest { name, value: Hidden(value), owner, hosts, expires, replace };
             let kept = client.add_secret(&body)?;
+            if let Some(warning) = &kept.warning {
+                tell(&format!("warning: {}: {warning}", kept.name));
+            }
             Ok(Shown::new(&kept, format!("{} is kept, for {}\n", kept.name, kept.owner)))
         }
         cli::Secret::List { owner, worktree } => {
@@ -138,7 +141,7 @@ fn import(
         return Err(Failure::Usage(text));
     }
     for entry in &found {
-        client.add_secret(&AddSecretRequest {
+        let kept = client.add_secret(&AddSecretRequest {
             name: entry.name.clone(),
             value: Hidden(entry.value.clone()),
             owner: Some(owner.to_owned()),
@@ -146,6 +149,9 @@ fn import(
             expires: None,
             replace: how.replace,
         })?;
+        if let Some(warning) = &kept.warning {
+            tell(&format!("warning: {}: {warning}", kept.name));
+        }
     }
     let mut said = format!("{} secrets are kept, for {owner}\n", names.len());
     if how.rewrite {
@@ -191,14 +197,17 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
                 step.epoch,
                 step.key
             );
-            text.push_str(&first_key(&client.status()?.store));
+            if !step.own_root {
+                text.push_str(FIRST_KEY);
+            }
             if is_given {
                 text.push_str(
                     "Give the daemon the new key before its next start, then remove the earlier one.\n",
                 );
             }
             let result = json!({
-                "epoch": step.epoch, "key": step.key, "values": done, "resumed": resumed, "finished": true
+                "epoch": step.epoch, "key": step.key, "values": done, "resumed": resumed, "finished": true,
+                "own_root": step.own_root
             });
             return Ok(Shown::new(&result, text));
         }
@@ -208,13 +217,6 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
     }
 }
 
-/// What a rotation does not change. The daemon cannot tell an older installation from another.
-fn first_key(store: &str) -> String {
-    let whose = match store {
-        "postgres" => "The first master key of this installation stays",
-        _ => "If this installation is older than its key ring, its first master key stays",
-    };
-    format!(
-        "{whose} the root that the keys of ledger, tokens and Passes are made from: keep it secret for good.\n"
-    )
-}
+/// What a rotation does not change in an installation that was made before there were key rings.
+const FIRST_KEY: &str = "This installation is older than its key ring: its first master key stays the root that the keys of \
+    ledger, tokens and Passes are made from; keep it secret for good.\n";

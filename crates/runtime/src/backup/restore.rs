@@ -15,10 +15,11 @@ use ::ledger::{Decision, Draft, Ledger, Options};
 use model::Clock;
 use store::MIGRATIONS;
 use store::engine::EngineError;
-use vault::{KeyRing, MasterKey, RingFile};
+use vault::{KeyRing, Master};
 
 use super::sealed::{Opening, Part, Section, check, next_part, ring_in};
-use crate::boot::{Source, ledger_keys, open_engine, ring_file};
+use crate::boot::{Source, ledger_keys, open_engine};
+use crate::keeper::ring_file;
 
 const FOLDER: &str = "restoring";
 /// What it is called while it goes: half of it must not look like a restore that has not begun.
@@ -79,15 +80,16 @@ pub fn unfinished(data: &Path) -> Result<(), Unfinished> {
 pub async fn restore(
     data: &Path,
     source: &Source,
-    master: MasterKey,
+    master: Master,
     clock: Arc<dyn Clock>,
     mut input: File,
 ) -> Result<u64, RestoreError> {
     occupied(data, source)?;
     let kept = ring_in(&mut input).map_err(foreign_or_io)?;
-    let ring = &Arc::new(match kept.is_empty() {
-        true => KeyRing::new(master),
-        false => RingFile::read(&kept, &master).map_err(|_| RestoreError::Foreign)?,
+    let ring = &Arc::new(match (kept.is_empty(), master) {
+        (true, Master::Key(key)) => KeyRing::new(key),
+        (true, Master::Passphrase(_)) => return Err(RestoreError::Foreign),
+        (false, master) => master.open(&kept).map_err(|_| RestoreError::Foreign)?,
     });
     let mut opened = Opening::start(Arc::clone(ring), input).map_err(foreign_or_io)?;
     // Everything is checked to its end before anything is written.
@@ -95,10 +97,7 @@ pub async fn restore(
     clear(data)?;
     remove(&data.join(DONE))?;
     begin(data, source)?;
-    let restored = match put_ring(data, &kept) {
-        Ok(()) => fill(data, source, ring, clock, opened).await,
-        Err(error) => Err(error.into()),
-    };
+    let restored = fill(data, source, (ring, &kept), clock, opened).await;
     // Neither was there before; half of them is worth nothing. Where nobody knows, the folder stays and says so.
     if !matches!(restored, Err(RestoreError::Unsure(_))) {
         match &restored {
@@ -146,7 +145,8 @@ fn begin(data: &Path, source: &Source) -> io::Result<()> {
 /// Takes back what a restore that did not end has put in place.
 fn clear(data: &Path) -> io::Result<()> {
     let folder = data.join(FOLDER);
-    match fs::read(folder.join(INTO)).as_deref() {
+    let into = files::read(&folder.join(INTO), 64, files::Rule::Any);
+    match into.as_deref() {
         Ok(b"embedded") => {
             remove(&data.join("store"))?;
             remove(&data.join("ledger"))?;
@@ -180,10 +180,13 @@ fn take_ring_back(data: &Path) -> io::Result<()> {
 async fn fill(
     data: &Path,
     source: &Source,
-    ring: &Arc<KeyRing>,
+    (ring, kept): (&Arc<KeyRing>, &[u8]),
     clock: Arc<dyn Clock>,
     opened: Opening,
 ) -> Result<u64, RestoreError> {
+    if let Source::Embedded = source {
+        put_ring(data, kept)?;
+    }
     let draft = data.join(FOLDER);
     let engine = open_engine(&draft, source, ring).await?;
     if !engine.hold().await.map_err(store::backup::RestoreError::from)? {
@@ -203,8 +206,17 @@ async fn fill(
         }
         io::copy(&mut body, &mut io::sink())?;
     }
-    let written = written.ok_or(RestoreError::Foreign)?;
+    let mut written = written.ok_or(RestoreError::Foreign)?;
     let rows = written.rows();
+    match source {
+        // It is in the file, and only there.
+        Source::Embedded => drop(written.keep_ring(None).await?),
+        // Rows that are older than rings in a database have it in a file until they are migrated.
+        Source::Postgres(_) => match written.keep_ring(Some(kept).filter(|kept| !kept.is_empty())).await? {
+            true => {}
+            false => put_ring(data, kept)?,
+        },
+    }
     record(&folder, ring, clock, rows)?;
     match source {
         Source::Embedded => {

@@ -1,7 +1,7 @@
 //! The bytes of a backup: sections, in chunks that are sealed for their place.
 //!
 //! Form: a first line with magic, a random id and a length; a key ring of that length, as its file is, sealed under the
-//! master key (length 0: the master alone makes the ring); then frames `[length][sealed chunk]`. Each chunk is sealed
+//! master key (length 0, or an earlier form without a ring: the master alone makes it); then frames `[length][sealed chunk]`. Each chunk is sealed
 //! under the installation's key for its place (backup id, number, whether it is the last), so a chunk that is
 //! missing, moved, foreign or altered does not open. Inside: sections `[name length][name]`, then pieces
 //! `[length][bytes]`, then a piece of length zero.
@@ -15,6 +15,8 @@ use vault::{KeyRing, Place, Sealed};
 use ::ledger::is_segment;
 
 const MAGIC: &str = "palisade-backup-2";
+/// Of builds before there were rings: the same without one.
+const MAGIC_1: &str = "palisade-backup-1";
 /// A ring is far shorter.
 const MOST_RING: u64 = 64 * 1024;
 const CHUNK: usize = 1024 * 1024;
@@ -183,6 +185,9 @@ fn head(from: &mut impl io::BufRead) -> io::Result<(String, Vec<u8>)> {
     // The first line is short and fixed; a file without a line end is not read whole.
     io::BufRead::read_until(&mut from.by_ref().take(128), b'\n', &mut line)?;
     let line = String::from_utf8(line).map_err(|_| damaged())?;
+    if let Some(id) = line.strip_prefix(MAGIC_1) {
+        return Ok((id.trim().to_owned(), Vec::new()));
+    }
     let (id, length) =
         line.strip_prefix(MAGIC).and_then(|rest| rest.trim().split_once(' ')).ok_or_else(damaged)?;
     let length = length.parse().ok().filter(|length| *length <= MOST_RING).ok_or_else(damaged)?;

@@ -66,3 +66,33 @@ fn aut_17_a_copy_that_cannot_be_restored_does_not_read_back() {
         assert!(check(&mut Opening::start(Arc::clone(&ring), cut).unwrap()).is_err(), "cut");
     }
 }
+
+/// AUT-17: a copy of a build before there were rings, which held none, reads as it did.
+#[test]
+fn aut_17_a_copy_of_the_earlier_form_is_read() {
+    let ring = Arc::new(KeyRing::new(MasterKey::random().unwrap()));
+    let file = tempfile::tempfile().unwrap();
+    let mut seal = Sealing::start(Arc::clone(&ring), file.try_clone().unwrap()).unwrap();
+    section(&mut seal, "checkpoints.jsonl").unwrap();
+    Pieces(&mut seal).write_all(b"something").unwrap();
+    section_end(&mut seal).unwrap();
+    seal.finish().unwrap();
+    let mut bytes = Vec::new();
+    let mut from = file.try_clone().unwrap();
+    std::io::Seek::rewind(&mut from).unwrap();
+    std::io::Read::read_to_end(&mut from, &mut bytes).unwrap();
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    let line = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let id = line.strip_prefix("palisade-backup-2 ").unwrap().strip_suffix(" 0").unwrap();
+    for (line, good) in [
+        (format!("palisade-backup-1 {id}"), true),
+        (format!("palisade-backup-1 {id}x"), false),
+        (format!("palisade-backup-3 {id}"), false),
+    ] {
+        let mut copy = tempfile::tempfile().unwrap();
+        copy.write_all(&[line.as_bytes(), &bytes[end..]].concat()).unwrap();
+        let kept = super::sealed::ring_in(&mut copy);
+        let reads = kept.is_ok_and(|kept| kept.is_empty()) && read_back(Arc::clone(&ring), &copy).is_ok();
+        assert_eq!(reads, good, "{line}");
+    }
+}

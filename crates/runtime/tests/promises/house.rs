@@ -108,13 +108,16 @@ impl House {
 
     /// The same installation after the daemon was started again with this master key.
     pub(crate) async fn again_under(mut self, master: &MasterKey) -> Self {
-        self.ring = Arc::new(self.ring_file().open(master).unwrap());
+        self.ring = Arc::new(KeyRing::read(&self.kept_ring().await, master).unwrap());
         self.again().await
     }
 
-    /// Where the ring of this installation is kept.
-    pub(crate) fn ring_file(&self) -> vault::RingFile {
-        runtime::ring_file(self.folder.path())
+    /// The ring of this installation as it is kept.
+    pub(crate) async fn kept_ring(&self) -> Vec<u8> {
+        match runtime::kept_ring(self.folder.path(), &self.source).await.unwrap() {
+            runtime::KeptRing::Ring(kept) => kept,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Makes the owner.

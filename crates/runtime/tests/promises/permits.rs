@@ -22,6 +22,7 @@ const FOR_NO_CALLER: &[(&str, &str)] = &[
     ("checks", "readiness, which tells no secret to those who watch"),
     ("vitals", "takes the permit of the metrics, or is the scraper that the settings let in"),
     ("with_lease", "a consumer looks at what was lent to it, which took a permit"),
+    ("masking", "looks at a value that the caller has, and keeps nothing"),
     ("end_leases_of", "a consumer is over; nothing is told"),
     ("pair", "a device that has a code and is not signed in yet"),
 ];

@@ -6,7 +6,7 @@ use access::TotpSeed;
 use model::{Clock, Role, SecretName, SecretOwner, SecretSource, Tier, WorktreeId};
 use runtime::{ActError, Lent, NewSecret, NextMaster, Proof, Rotation, SecretRow, Whose};
 use store::engine::Value;
-use vault::{LeaseError, MasterKey, RingError, SealedRecord, Secret};
+use vault::{KeyRing, LeaseError, MasterKey, RingError, SealedRecord, Secret};
 
 use crate::house::{DAY, Dice, House, Kept, MINUTE, SECOND, Someone, on_both_engines, scale};
 
@@ -344,7 +344,8 @@ async fn sec_04_a_rotation_that_is_interrupted_goes_on(kept: Kept) {
         let mut steps = 1_u32;
         while !step.finished {
             // As if killed: the ring is read again from its file, under the new key.
-            assert!(matches!(house.ring_file().open(&old), Err(RingError::OtherMaster { .. })));
+            let kept = house.kept_ring().await;
+            assert!(matches!(KeyRing::read(&kept, &old), Err(RingError::OtherMaster { .. })));
             house = house.again_under(&master).await;
             let tokens = house.login(&owner.email, crate::house::PASSWORD, &format!("{round} {steps}")).await;
             owner = house.someone("owner@example.org", tokens.unwrap()).await;
@@ -428,7 +429,8 @@ async fn sec_04_going_on_with_another_new_key_is_refused(kept: Kept) {
         let other = Some(NextMaster::Given(MasterKey::random().unwrap()));
         let refused = house.runtime.rotate_keys(&owner.who, other, may_begin).await.unwrap_err();
         assert!(refused.to_string().contains("finish it without --new-key-file"), "{refused}");
-        assert!(house.ring.is_rotating() && house.ring_file().open(&master).unwrap().is_rotating());
+        let kept = KeyRing::read(&house.kept_ring().await, &master).unwrap();
+        assert!(house.ring.is_rotating() && kept.is_rotating());
     }
     let step = rotate(&house, &owner, Some(NextMaster::Given(copy(&master)))).await;
     assert!(step.finished && !step.begun, "the one that it was begun with is no other");
@@ -525,4 +527,79 @@ on_both_engines! {
     sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons,
     sec_06_a_lease_is_for_one_consumer_and_its_time,
     sec_06_who_may_not_have_it_is_refused_on_the_record,
+    sec_06_a_lease_ends_with_its_secret,
+    sec_06_a_lease_ends_with_the_right_to_it,
+}
+
+/// A lease ends with what it was lent from: the secret that is removed or replaced, and no other.
+async fn sec_06_a_lease_ends_with_its_secret(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    for text in ["REMOVED", "REPLACED", "OTHER"] {
+        drop(add(&house, &owner, me, text, &format!("the value of {text}")).await);
+    }
+    let mut lent = Vec::new();
+    for text in ["REMOVED", "REPLACED", "OTHER"] {
+        lent.push(lease(&house, &owner, text, None, "run_a").await.unwrap().lease);
+    }
+    let live =
+        || lent.iter().map(|lease| house.runtime.with_lease(*lease, "run_a", |_| ()).is_ok()).collect();
+    let live: &dyn Fn() -> Vec<bool> = &live;
+    assert_eq!(live(), [true, true, true]);
+    house.runtime.remove_secret(&owner.who, me, name("REMOVED")).await.unwrap();
+    assert_eq!(live(), [false, true, true]);
+    let again = NewSecret { replace: true, ..new(me, "REPLACED") };
+    drop(house.runtime.add_secret(&owner.who, again, value("another value")).await.unwrap());
+    assert_eq!(live(), [false, false, true]);
+    assert_eq!(house.runtime.end_leases_of("run_a"), 1, "the others are wiped");
+}
+
+/// A lease ends with the right to it, whoever takes that away: the account, the role, the tier, the worktree.
+async fn sec_06_a_lease_ends_with_the_right_to_it(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let tree = worktree(&house, &owner, "demo").await;
+    drop(add(&house, &owner, SecretOwner::Worktree(tree), "KEY", "a value that is lent").await);
+    let live = |lent: &Lent, consumer: &str| house.runtime.with_lease(lent.lease, consumer, |_| ()).is_ok();
+    let own = lease(&house, &owner, "KEY", Some(tree), "own").await.unwrap();
+
+    let ana = house.user(&owner, "ana", Role::Member).await;
+    let lent = lease(&house, &ana, "KEY", Some(tree), "ana").await.unwrap();
+    house.runtime.set_tier(&owner.who, tree, Tier::None).await.unwrap();
+    assert!(!live(&lent, "ana"), "the tier");
+    assert!(live(&own, "own"), "its owner keeps it");
+    house.runtime.set_tier(&owner.who, tree, Tier::Session).await.unwrap();
+    assert!(!live(&lent, "ana"), "what ended stays so");
+
+    let lent = lease(&house, &ana, "KEY", Some(tree), "ana").await.unwrap();
+    house.runtime.disable_user(&owner.who, ana.id).await.unwrap();
+    assert!(!live(&lent, "ana"), "the account");
+
+    let bo = house.user(&owner, "bo", Role::Member).await;
+    let lent = lease(&house, &bo, "KEY", Some(tree), "bo").await.unwrap();
+    house.runtime.delete_user(&owner.who, bo.id).await.unwrap();
+    assert!(!live(&lent, "bo"), "the user");
+
+    assert!(live(&own, "own"));
+    house.runtime.delete_worktree(&owner.who, tree).await.unwrap();
+    assert!(!live(&own, "own"), "the worktree");
+}
+
+/// A value that ends is not lent beyond its end, and no lease is for longer than a day.
+#[tokio::test]
+async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    let soon = NewSecret { expires: Some(house.clock.now() + 10 * SECOND), ..new(me, "SOON") };
+    drop(house.runtime.add_secret(&owner.who, soon, value("a value that ends")).await.unwrap());
+    drop(add(&house, &owner, me, "KEY", "a value that stays").await);
+    let lent = lease(&house, &owner, "SOON", None, "run_a").await.unwrap();
+    assert_eq!(lent.until, house.clock.now() + 10 * SECOND);
+    let long = house.runtime.lease_secret(&owner.who, name("KEY"), None, "run_a", 900 * DAY).await.unwrap();
+    assert_eq!(long.until, house.clock.now() + DAY + 300 * SECOND);
+    house.clock.advance(10 * SECOND);
+    assert_eq!(house.runtime.with_lease(lent.lease, "run_a", |_| ()), Err(LeaseError::None));
+    assert_eq!(house.runtime.with_lease(long.lease, "run_a", |_| ()), Ok(()));
 }

@@ -4,7 +4,6 @@ use api::{Check, Health};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use vault::KeyRing;
 
 use crate::app::App;
 
@@ -45,7 +44,8 @@ pub(crate) async fn checks(app: &App) -> Vec<Check> {
             detail: check.fault.unwrap_or_default(),
         })
         .collect();
-    let fault = key_fault(app);
+    // This process goes on without its key, the next start would not.
+    let fault = app.master.fault(app.runtime.ring());
     checks.push(Check { name: "keys".into(), ok: fault.is_none(), detail: fault.unwrap_or_default().into() });
     checks.push(Check {
         name: "running".into(),
@@ -53,12 +53,4 @@ pub(crate) async fn checks(app: &App) -> Vec<Check> {
         detail: if stopping { "shutting down".into() } else { String::new() },
     });
     checks
-}
-
-/// A key that is no longer where it was read from: this process goes on, the next start would not.
-fn key_fault(app: &App) -> Option<&'static str> {
-    let file = app.master.file()?;
-    let same = vault::source::read_file(file)
-        .is_ok_and(|key| KeyRing::new(key).fingerprint() == app.runtime.ring().master());
-    (!same).then_some("the master key is gone or another one; put it back before the next start")
 }

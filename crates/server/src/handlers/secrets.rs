@@ -7,14 +7,15 @@ use api::{AddSecretRequest, RotateRequest, RotationStep, SecretAbout, SecretList
 use axum::extract::State;
 use axum::http::StatusCode;
 use model::{HostPattern, SecretName, SecretOwner, WorktreeId};
-use runtime::{NewSecret, NextMaster, SecretView, Whose};
+use runtime::{Masking, NewSecret, NextMaster, SecretView, Whose};
 use utoipa::IntoParams;
 use vault::Secret;
+use vault::source::{Closed, read_file, read_passphrase};
 
 use super::{Answer, Made};
 use crate::app::App;
-use crate::data::MasterFrom;
 use crate::extract::{Caller, Ids, Json, Query, field, kept, refused};
+use crate::master::MasterFrom;
 use crate::problem::Problem;
 
 const MOST_VALUE: usize = 65_536;
@@ -46,6 +47,7 @@ fn about(view: SecretView, now: i64) -> SecretAbout {
         expires: row.as_ref().and_then(|row| row.expires),
         expired: row.as_ref().and_then(|row| row.expires).is_some_and(|expires| expires <= now),
         used_at: row.as_ref().and_then(|row| row.used_at),
+        warning: None,
     }
 }
 
@@ -105,10 +107,18 @@ pub(crate) async fn add(
         hosts.push(kept(&app, &who, ACTION, "hosts", host).await?);
     }
     let new = NewSecret { owner, name, hosts, expires: body.expires, replace: body.replace };
+    let warning = match app.runtime.masking(&value) {
+        Masking::Exact => None,
+        Masking::TooShort => Some(
+            "the value is so short that it cannot be told from ordinary text: where it appears it is not masked",
+        ),
+        Masking::TooLong => Some("the value is too long to be looked for: where it appears it is not masked"),
+    };
     let row = app.runtime.add_secret(&who, new, value).await?;
     let view =
         SecretView { name: row.name.clone(), source: row.owner.into(), effective: None, about: Some(row) };
-    Ok((StatusCode::CREATED, axum::Json(about(view, now))))
+    let told = SecretAbout { warning: warning.map(str::to_owned), ..about(view, now) };
+    Ok((StatusCode::CREATED, axum::Json(told)))
 }
 
 /// Removes a secret.
@@ -141,6 +151,7 @@ pub(crate) async fn rotate(
         done: step.done,
         left: step.left,
         finished: step.finished,
+        own_root: step.own_root,
     }))
 }
 
@@ -148,10 +159,12 @@ pub(crate) async fn rotate(
 async fn next_master(app: &App, who: &Principal, given: Option<&str>) -> Result<Option<NextMaster>, Problem> {
     const ACTION: &str = "secret.rotate";
     let Some(given) = given else {
-        return Ok(match &app.master {
-            MasterFrom::File(file) => Some(NextMaster::InPlace(file.clone())),
-            MasterFrom::Environment | MasterFrom::Credential(_) | MasterFrom::Program(_) => None,
-        });
+        return match &app.master {
+            MasterFrom::File(file) => Ok(Some(NextMaster::InPlace(file.clone()))),
+            // One that cannot be read now is not needed by a rotation that goes on.
+            MasterFrom::Passphrase(from) => Ok(from.read().ok().map(NextMaster::SamePassphrase)),
+            MasterFrom::Environment | MasterFrom::Credential(_) | MasterFrom::Program(_) => Ok(None),
+        };
     };
     let action = access::action_named(ACTION).ok_or_else(Problem::internal)?;
     let gate = app.runtime.gate();
@@ -160,8 +173,16 @@ async fn next_master(app: &App, who: &Principal, given: Option<&str>) -> Result<
     if !file.is_absolute() {
         return Err(refused(app, who, ACTION, "`new_key_file` is a path from the root".into()).await);
     }
-    match vault::source::read_file(file) {
-        Ok(key) => Ok(Some(NextMaster::Given(key))),
+    // The new one is of the same kind as the present one.
+    let read = match &app.master {
+        MasterFrom::Passphrase(_) => read_passphrase(file, Closed::Private).map(NextMaster::GivenPassphrase),
+        MasterFrom::Environment
+        | MasterFrom::File(_)
+        | MasterFrom::Credential(_)
+        | MasterFrom::Program(_) => read_file(file).map(NextMaster::Given),
+    };
+    match read {
+        Ok(next) => Ok(Some(next)),
         Err(error) => {
             let cause =
                 std::error::Error::source(&error).map_or_else(String::new, |cause| format!(": {cause}"));

@@ -80,7 +80,7 @@ fn plain_name(name: &str) -> Result<String, EngineError> {
 }
 
 /// Whether the store has a table of this name.
-pub(super) async fn has_table(tx: &mut Tx, name: &'static str) -> Result<bool, EngineError> {
+pub(crate) async fn has_table(tx: &mut Tx, name: &'static str) -> Result<bool, EngineError> {
     let sql = match tx.kind() {
         Kind::Sqlite => "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
         Kind::Postgres => {

@@ -1,0 +1,4 @@
+CREATE TABLE key_ring (
+  id BIGINT PRIMARY KEY,
+  kept BYTEA NOT NULL
+);

@@ -12,8 +12,8 @@ use super::names::{BadText, is_plain, shown};
 
 /// The most variables with a value of their own that one sandbox has.
 pub(super) const MOST_SET: usize = 64;
-/// The longest value of one, in characters.
-const LONGEST: usize = 4_096;
+/// The longest value of one that a profile can allow, in characters.
+pub(super) const LONGEST: usize = 10_240;
 
 /// Set by Palisade for every sandbox, so nobody else's word counts.
 pub(crate) const OURS: &[&str] =

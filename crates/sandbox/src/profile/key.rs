@@ -61,6 +61,7 @@ keys! {
     "limits.io" ("bytes, `50m`, `none`", Both): "bytes read from, and as many written to, the worktree's disk in a second; where no control group can hold it, nothing is started";
     "limits.tmp" ("bytes, `64m`, `25% up to 8g`", Both): "size of `/tmp`; it counts as memory";
     "limits.wall" ("`30m`, `none`", Both): "how long a run may take";
+    "limits.variable" ("a number up to 10240", Both): "characters in the value of a variable that is set";
 }
 
 /// The table as Markdown, for the docs.

@@ -54,6 +54,8 @@ pub struct Limits {
     pub tmp: u64,
     /// How long it may run; `None` is without end.
     pub wall: Option<Duration>,
+    /// Characters in the value of one variable.
+    pub variable: u64,
 }
 
 impl Limits {
@@ -71,6 +73,7 @@ impl Limits {
             io: smaller(self.io, other.io),
             tmp: self.tmp.min(other.tmp),
             wall: smaller(self.wall, other.wall),
+            variable: self.variable.min(other.variable),
         }
     }
 
@@ -88,6 +91,7 @@ impl Limits {
             io: self.io.zip(other.io).map(|(a, b)| a.max(b)),
             tmp: self.tmp.max(other.tmp),
             wall: self.wall.zip(other.wall).map(|(a, b)| a.max(b)),
+            variable: self.variable.max(other.variable),
         }
     }
 
@@ -121,6 +125,7 @@ impl Limits {
         io: None,
         tmp: 64 * KIB,
         wall: Some(Duration::from_secs(1)),
+        variable: 1,
     };
 }
 
@@ -269,6 +274,7 @@ pub(super) struct Asked {
     io: Option<Option<u64>>,
     tmp: Option<Size>,
     wall: Option<Option<Duration>>,
+    variable: Option<u64>,
 }
 
 impl Asked {
@@ -290,6 +296,7 @@ impl Asked {
             "io" => self.io = Some(speed(text)?),
             "tmp" => self.tmp = Some(Size::parse(text, 64 * KIB)?),
             "wall" => self.wall = Some(wall(text)?),
+            "variable" => self.variable = count(super::environment::LONGEST as u64, 1)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -309,6 +316,7 @@ impl Asked {
             io: self.io.unwrap_or(or.io),
             tmp: size(self.tmp, or.tmp),
             wall: self.wall.unwrap_or(or.wall),
+            variable: self.variable.unwrap_or(or.variable),
         }
     }
 }

@@ -10,7 +10,7 @@ use super::builtin;
 use super::control::{self, Class};
 use super::document::{self, DocumentError};
 use super::draft::{Draft, Layer, Network, Worktree};
-use super::environment::MOST_SET;
+use super::environment::{LONGEST, MOST_SET};
 use super::limits::{Host, Limits};
 use super::names::{BadText, Hidden, Name, Variable};
 use super::place::{Entry, Place, Protected, Roots};
@@ -88,6 +88,9 @@ pub enum ResolveError {
     /// Too many variables.
     #[error("{0} variables have a value of their own; at most {MOST_SET} can")]
     ManySet(usize),
+    /// A variable with too long a value, which is not repeated.
+    #[error("the value of `{0}` has more than {1} characters; `limits.variable` can be up to {LONGEST}")]
+    LongSet(String, u64),
     /// Roots that are none.
     #[error("`{0}` must be an absolute path without `.` or `..`")]
     Root(PathBuf),
@@ -118,6 +121,11 @@ impl Profile {
         profile.change(layers.flags, layers)?;
         if profile.set.len() > MOST_SET {
             return Err(ResolveError::ManySet(profile.set.len()));
+        }
+        let most = profile.limits.variable;
+        let is_long = |value: &str| u64::try_from(value.chars().count()).unwrap_or(u64::MAX) > most;
+        if let Some((name, _)) = profile.set.iter().find(|(_, value)| is_long(value)) {
+            return Err(ResolveError::LongSet(name.clone(), most));
         }
         let reach = profile.reach(layers.roots).tidy(layers.roots);
         profile.put(&reach, layers.roots);

@@ -44,6 +44,7 @@ impl Profile {
         bytes(&mut out, "tmp", limits.tmp);
         let wall = limits.wall.map_or("none".to_owned(), |wall| format!("{}s", wall.as_secs()));
         line(&mut out, "wall", quoted(&wall));
+        line(&mut out, "variable", limits.variable);
         out
     }
 

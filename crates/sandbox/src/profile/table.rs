@@ -146,7 +146,7 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
         ],
         flags: &[("inherit", false), ("toolchains", false), ("trace", false)],
         set: &[],
-        limits: &[("cpu", "1"), ("disk", "2g"), ("file_size", "10m"), ("files", "1024"), ("inodes", "100000"), ("io", "none"), ("memory", "512m"), ("pids", "128"), ("tmp", "64m"), ("wall", "none")],
+        limits: &[("cpu", "1"), ("disk", "2g"), ("file_size", "10m"), ("files", "1024"), ("inodes", "100000"), ("io", "none"), ("memory", "512m"), ("pids", "128"), ("tmp", "64m"), ("variable", "4096"), ("wall", "none")],
     },
     BuiltIn {
         name: "dev",
@@ -164,7 +164,7 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
         ],
         flags: &[("inherit", false), ("toolchains", true), ("trace", true)],
         set: &[],
-        limits: &[("cpu", "all"), ("disk", "20g"), ("file_size", "20g"), ("files", "65536"), ("inodes", "2000000"), ("io", "none"), ("memory", "75%"), ("pids", "4096"), ("tmp", "25% up to 8g"), ("wall", "none")],
+        limits: &[("cpu", "all"), ("disk", "20g"), ("file_size", "20g"), ("files", "65536"), ("inodes", "2000000"), ("io", "none"), ("memory", "75%"), ("pids", "4096"), ("tmp", "25% up to 8g"), ("variable", "4096"), ("wall", "none")],
     },
     BuiltIn {
         name: "read-only",

@@ -253,6 +253,7 @@ fn what_is_told_names_the_limit_and_what_gives_more() {
         io: None,
         tmp: 1,
         wall: Some(Duration::from_secs(90)),
+        variable: 1,
     };
     for (over, name, most) in [
         (Over::Memory, "memory", "64m"),

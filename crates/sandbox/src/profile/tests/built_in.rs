@@ -17,6 +17,7 @@ fn sbx_07_strict_has_the_numbers_of_the_specification() {
         io: None,
         tmp: 64 * mib,
         wall: None,
+        variable: 4_096,
     };
     assert_eq!(profile.limits, expected);
     assert!(profile.require.contains(&Layer::Cgroup));

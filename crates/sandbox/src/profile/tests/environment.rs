@@ -161,6 +161,18 @@ fn sec_11_what_is_set_has_bounds() {
     {
         assert!(setting(&[bad]).is_err(), "{bad:?}");
     }
+    // More where the profile says so, up to a bound.
+    let roomy = |most: &str, count: usize| {
+        let own = format!("base = \"dev\"\n[limits]\nvariable = {most}\n");
+        let flags = Flags { env: vec![long(count)], ..Flags::default() };
+        resolve_with("own", &[("own", &own)], None, false, &flags)
+    };
+    assert!(roomy("10240", 10_240).is_ok());
+    for (most, count) in [("10240", 10_241), ("10241", 1), ("0", 1), ("5000", 5_001), ("100", 4_096)] {
+        assert!(roomy(most, count).is_err(), "{most} {count}");
+    }
+    let said = roomy("5000", 5_001).unwrap_err();
+    assert!(said.contains("`A` has more than 5000 characters") && !said.contains('é'), "{said}");
     let many = |count: usize| (0..count).map(|n| format!("V{n}=1")).collect::<Vec<_>>();
     let set = |count| setting(&many(count).iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(set(64).unwrap().profile.set.len(), 64);

@@ -59,7 +59,7 @@ impl Runtime {
             .collect();
         let decides = |entry: &&Entry| matches!(entry.decision, Decision::Allowed | Decision::Refused);
         let entries = selected.entries().filter(decides).map(|entry| entry.seq).collect();
-        let bytes = document(&serde_json::Value::Array(policies));
+        let bytes = document(&self.redactor, &serde_json::Value::Array(policies));
         Ok(selected.attach(Input {
             name: "policies.json".into(),
             kind: InputKind::Policies,
@@ -92,7 +92,7 @@ impl Runtime {
             let rows = self.store.list_passes(permit, None, MOST_PASSES).await.map_err(ActError::from)?;
             for row in rows {
                 if let Some(entries) = named.remove(&row.id) {
-                    let (name, bytes) = (format!("{}.json", row.id), document(&granted(&row)));
+                    let (name, bytes) = (format!("{}.json", row.id), document(&self.redactor, &granted(&row)));
                     selected.attach(Input { name, kind: InputKind::Grant, bytes, entries })?;
                 }
             }
@@ -121,7 +121,7 @@ fn granted(row: &PassRow) -> serde_json::Value {
 }
 
 /// What leaves passes the redactor, also here.
-fn document(value: &serde_json::Value) -> Vec<u8> {
+fn document(redactor: &Redactor, value: &serde_json::Value) -> Vec<u8> {
     let text = format!("{value:#}\n");
-    Redactor::new().scrub(&text).into_owned().into_bytes()
+    redactor.scrub(&text).into_owned().into_bytes()
 }

@@ -4,10 +4,10 @@
 //! makes no `-wal` or `-shm` and runs no recovery; only a file the key opens is opened for real.
 
 use std::fs::{self, DirBuilder, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::OpenFlags;
 
@@ -83,8 +83,9 @@ pub(crate) fn begins_plain(path: &Path) -> Result<bool, OpenError> {
 /// Power lost while page 1 was copied back from the log leaves it torn in the file and whole in the log. So
 /// before a key is called wrong it is tried on a private copy of the first pages and the log.
 fn opens_through_log(path: &Path, wal: &Path, key: &[u8; 32]) -> Result<bool, OpenError> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let unique = format!("palisade-probe-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    // Nobody else can make it first: the name is drawn.
+    let drawn = RandomState::new().hash_one(std::process::id());
+    let unique = format!("palisade-probe-{drawn:016x}");
     let scratch = std::env::temp_dir().join(unique);
     DirBuilder::new().mode(0o700).create(&scratch).map_err(io_at(&scratch))?;
     let copy = scratch.join("store");

@@ -71,12 +71,18 @@ fn sec_16_what_a_run_is_given_is_said_and_kept_nowhere() {
         let set = format!("APP_NOTE={l}");
         let (missing, value) = (format!("/nowhere/{l}"), one.alone().unwrap_or("other").replace('/', "_"));
         let words = one.text.replace('\'', "");
+        let named = one.alone().unwrap_or("plain").to_owned();
+        let login = format!("someone:{}", named.replace('\n', ""));
         let inside = format!("(true '{words}'; cat /nowhere-{value}; mkdir /{value}; exit 3) 2>/dev/null");
         let typed: Vec<Vec<&str>> = vec![
             // The command's own words and variables are scrubbed in what is kept of it; it says nothing itself.
             vec!["run", "--env", &set, "--", "sh", "-c", "cat >/dev/null", l],
             vec!["--json", "run", "--env", &set, "--", "true", l],
             vec!["run", "--overlay", "--", "sh", "-c", "cat >changed", l],
+            // A word is a secret by the word before it, too.
+            vec!["run", "--", "true", "--password", &named],
+            vec!["run", "--overlay", "--", "true", "-H", "x", "--token", &named],
+            vec!["run", "--", "sh", "-c", "true", "curl", "-u", &login],
             vec!["run", "--", &missing],
             vec!["--json", "run", "--", &missing],
             vec!["run", "--explain", "--", "sh", "-c", &inside],

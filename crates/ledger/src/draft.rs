@@ -136,15 +136,17 @@ impl Draft {
 
     pub(crate) fn encode(&self, scrub: &Scrub) -> Body {
         let mut out = Vec::with_capacity(320);
-        for (name, text) in [
-            ("\"who\":\"", &self.who),
-            ("\",\"action\":\"", &self.action),
-            ("\",\"resource\":\"", &self.resource),
-            ("\",\"decision\":\"", &self.decision.word().to_owned()),
-            ("\",\"cause\":\"", &self.cause),
+        // Ids and our own words stay, whatever value somebody calls a secret.
+        for (name, text, is_own) in [
+            ("\"who\":\"", self.who.as_str(), are_ids(&self.who)),
+            ("\",\"action\":\"", &self.action, is_word(&self.action)),
+            ("\",\"resource\":\"", &self.resource, are_ids(&self.resource)),
+            ("\",\"decision\":\"", self.decision.word(), true),
+            ("\",\"cause\":\"", &self.cause, false),
         ] {
             out.extend_from_slice(name.as_bytes());
-            escape(&mut out, &scrub(text), MAX_TEXT);
+            let text = if is_own { Cow::Borrowed(text) } else { Cow::Owned(scrub(text)) };
+            escape(&mut out, &text, MAX_TEXT);
         }
         out.push(b'"');
         if self.opens {
@@ -237,6 +239,23 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &str, max: usize) {
 /// Line separators and direction marks (all below U+10000, so one `\u` escape is enough).
 fn is_invisible(symbol: char) -> bool {
     matches!(symbol, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Whether a text is one id or several, as the house writes them.
+fn are_ids(text: &str) -> bool {
+    text.split('/').all(|part| {
+        part.split_once('_').is_some_and(|(kind, number)| {
+            (2..=4).contains(&kind.len())
+                && kind.bytes().all(|byte| byte.is_ascii_lowercase())
+                && number.len() == 32
+                && number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        })
+    })
+}
+
+/// Whether a text is a word of the kind that acts have; they come from no caller.
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'.' | b'_'))
 }
 
 #[cfg(test)]

@@ -59,3 +59,21 @@ fn a_long_text_is_cut_visibly_at_a_whole_character() {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }
+
+/// Who and what stay readable, whatever somebody calls a secret; what callers wrote does not.
+#[test]
+fn sec_16_no_value_takes_our_own_words_away() {
+    let mask: Scrub = Box::new(|_| "***".to_owned());
+    let id = |kind: &str| format!("{kind}_{}", "0a".repeat(16));
+    let who = format!("{}/{}", id("usr"), id("pas"));
+    let draft = Draft::new(who.clone(), "secret.add", Decision::Refused).on(id("wt")).because("said so");
+    let body = String::from_utf8(draft.encode(&mask).bytes).unwrap();
+    for kept in [who.as_str(), "\"secret.add\"", &id("wt"), Decision::Refused.word()] {
+        assert!(body.contains(kept), "{body}");
+    }
+    assert!(!body.contains("said so"), "{body}");
+    for other in ["someone@a.example", "usr_0a", &id("USR"), &format!("npm_{}", "aB3".repeat(12)), ""] {
+        let body = String::from_utf8(Draft::new(other, "act", Decision::Done).encode(&mask).bytes).unwrap();
+        assert!(body.contains("\"who\":\"***\""), "{body}");
+    }
+}

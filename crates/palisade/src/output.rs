@@ -204,6 +204,33 @@ pub(crate) fn kept(text: &str) -> String {
     String::from_utf8_lossy(&redactor.scrub_bytes(&tamed)).into_owned()
 }
 
+/// The words of a command as they are kept in such a record: a secret is known by the word before it too.
+pub(crate) fn kept_words(words: &[std::ffi::OsString]) -> Vec<String> {
+    let tamed: Vec<Cow<'_, [u8]>> = words.iter().map(|word| redact::tame(word.as_encoded_bytes())).collect();
+    let places = Redactor::new().find(&tamed.join(&b' '));
+    let mut begins = 0;
+    let mut all = Vec::with_capacity(tamed.len());
+    for word in &tamed {
+        let (mut out, mut at) = (Vec::with_capacity(word.len()), 0);
+        for place in &places {
+            let within = |offset: u64| {
+                usize::try_from(offset).unwrap_or(usize::MAX).saturating_sub(begins).min(word.len())
+            };
+            let (from, to) =
+                (within(place.offset).max(at), within(place.offset.saturating_add(place.length)));
+            if from < to {
+                out.extend(word.get(at..from).unwrap_or_default());
+                out.extend(redact::MARK.as_bytes());
+                at = to;
+            }
+        }
+        out.extend(word.get(at..).unwrap_or_default());
+        all.push(kept(&String::from_utf8_lossy(&out)));
+        begins += word.len() + 1;
+    }
+    all
+}
+
 /// Rows under headings, as wide as they need to be. Control characters cannot move the cursor.
 pub(crate) fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     let clean = |text: &str| text.chars().map(|c| if c.is_control() { '·' } else { c }).collect::<String>();
@@ -262,6 +289,19 @@ mod tests {
         ] {
             assert_eq!(moment(millis), text);
         }
+    }
+
+    #[test]
+    fn sec_16_a_word_is_kept_by_what_stands_before_it() {
+        let kept = |words: &[&str]| kept_words(&words.iter().map(Into::into).collect::<Vec<_>>()).join("|");
+        assert_eq!(kept(&["true", "--password", "hunter2horsebattery", "next"]), "true|--password|***|next");
+        assert_eq!(
+            kept(&["curl", "-u", "me:hunter2horse", "https://a.example"]),
+            "curl|-u|me:***|https://a.example"
+        );
+        assert_eq!(kept(&["mysql", "-phunter2horse", "db"]), "mysql|-p***|db");
+        assert_eq!(kept(&["echo", "a", "", "b c", "é"]), "echo|a||b c|é");
+        assert_eq!(kept(&["docker", "run", "-p", "80:80", "x"]), "docker|run|-p|80:80|x");
     }
 
     #[test]

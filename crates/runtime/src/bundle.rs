@@ -92,7 +92,8 @@ impl Runtime {
             let rows = self.store.list_passes(permit, None, MOST_PASSES).await.map_err(ActError::from)?;
             for row in rows {
                 if let Some(entries) = named.remove(&row.id) {
-                    let (name, bytes) = (format!("{}.json", row.id), document(&self.redactor, &granted(&row)));
+                    let (name, bytes) =
+                        (format!("{}.json", row.id), document(&self.redactor, &granted(&row)));
                     selected.attach(Input { name, kind: InputKind::Grant, bytes, entries })?;
                 }
             }

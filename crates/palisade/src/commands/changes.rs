@@ -37,7 +37,7 @@ impl Layered {
         command: &[OsString],
     ) -> Result<Self, Failure> {
         let broken = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
-        let words = command.iter().map(|word| output::kept(&word.to_string_lossy())).collect();
+        let words = output::kept_words(command);
         let unprotect = profile.unprotect.iter().map(ToString::to_string).collect();
         let record = Record::begin(run.as_str(), &caller.worktree, words, profile.name.as_str(), unprotect);
         let record = record.map_err(|error| broken(&error))?;

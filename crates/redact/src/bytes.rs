@@ -3,6 +3,9 @@
 /// A set of byte values.
 pub(crate) struct ByteSet([bool; 256]);
 
+/// Hex digits.
+pub(crate) static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
+
 impl ByteSet {
     /// ASCII letters and digits and these.
     pub(crate) const fn alphanumeric_and(more: &[u8]) -> Self {
@@ -142,11 +145,50 @@ pub(crate) fn runs(
     out.extend(open.map(|start| (start, text.len())));
 }
 
+/// How many members there are.
+#[inline]
+pub(crate) fn count(text: &[u8], is_member: impl Fn(u8) -> bool) -> usize {
+    blocks(text, |block| members(block, &is_member)).map(|word| length(word.count_ones())).sum()
+}
+
+/// Shortest row that [`next_row`] finds.
+pub(crate) const ROW: usize = 32;
+
+/// The next row of at least `least` members in `text[from..]`, where none reaches in from before. `least` is no less than
+/// [`ROW`]: so a few bytes tell that there is none.
+#[inline]
+pub(crate) fn next_row(text: &[u8], from: usize, least: usize, set: &ByteSet) -> Option<(usize, usize)> {
+    let mut done = from;
+    let mut place = from;
+    while place < text.len() {
+        // A row that this byte is in has half a row before it or after it.
+        let around = text.get(place.saturating_sub(ROW / 2)..).and_then(|text| text.first_chunk());
+        let may_be = around.is_none_or(|around: &[u8; ROW + 1]| {
+            let has = |place: usize| u8::from(around.get(place).is_some_and(|byte| set.has(*byte)));
+            // Without a way out, as the processor cannot guess which of them is none.
+            let before = has(0) & has(3) & has(6) & has(9) & has(12);
+            let after = has(20) & has(23) & has(26) & has(29) & has(32);
+            has(16) & (before | after) != 0
+        });
+        if may_be || place < from + ROW / 2 {
+            let lead = slice(text, done, place).iter().rev().take_while(|byte| set.has(**byte)).count();
+            let end = set.run(text, place);
+            if end > place && end - place + lead >= least {
+                return Some((place - lead, end));
+            }
+            done = end;
+        }
+        place += ROW;
+    }
+    None
+}
+
 /// Where at least `least` members stand from there on, within this word and the next.
 #[inline]
 fn followed(word: u64, next: u64, least: usize) -> u64 {
     let (mut low, mut high, mut have) = (word, next, 1);
-    while have < least {
+    // Once there is none, there is none.
+    while have < least && low != 0 {
         let step = have.min(least - have);
         // Less than a word, as `least` is.
         low &= low >> step | high << (BLOCK - step);
@@ -243,6 +285,21 @@ mod tests {
             }
             let mut found = Vec::new();
             runs(&text, from, least, |byte| byte == b'a', &mut found);
+            assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn rows_are_found_as_one_by_one() {
+        let mut next = numbers();
+        for _ in 0..4_000 {
+            let rare = 2 + next(90);
+            let text: Vec<u8> = (0..next(500)).map(|_| if next(rare) == 0 { b'z' } else { b'a' }).collect();
+            let (from, least) = (next(text.len() + 1), ROW + next(9));
+            let mut expected = Vec::new();
+            runs(&text, from, least, |byte| byte == b'a', &mut expected);
+            let row = |from| next_row(&text, from, least, &HEX);
+            let found: Vec<_> = std::iter::successors(row(from), |(_, end)| row(*end)).collect();
             assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
         }
     }

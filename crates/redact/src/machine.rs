@@ -14,6 +14,10 @@
 //! Lines that were changed are searched again until nothing more is found ([`Machine::emit`]), so that masking twice is
 //! masking once.
 
+use std::cell::Cell;
+
+use zeroize::Zeroize;
+
 use crate::MARK;
 use crate::bytes::{before, line_end, line_start, runs, slice};
 use crate::find::below::Below;
@@ -117,7 +121,35 @@ pub(crate) struct Machine {
     second: Option<Box<Machine>>,
 }
 
+thread_local! {
+    /// The machine that this thread used last, for its room: most texts are events of a few KiB.
+    static LAST: Cell<Option<Machine>> = const { Cell::new(None) };
+}
+
 impl Machine {
+    /// A machine at the beginning of a text.
+    pub(crate) fn borrowed() -> Self {
+        LAST.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// Leaves its room to the next text of this thread, and nothing that it read.
+    pub(crate) fn give_back(mut self) {
+        self.wipe();
+        if let Some(second) = &mut self.second {
+            second.wipe();
+        }
+        // A thread that ends has no next text.
+        let _ = LAST.try_with(|last| last.set(Some(self)));
+    }
+
+    fn wipe(&mut self) {
+        self.begin(0, false);
+        self.edits.clear();
+        self.runs.clear();
+        self.room.zeroize();
+        self.seen = Seen::default();
+    }
+
     /// Handles one unit at `from` and says where the next begins; nothing when more text is needed.
     pub(crate) fn step(
         &mut self,

@@ -79,6 +79,14 @@ impl Redactor {
         self.forget_all(&[value]);
     }
 
+    /// Whether a value of this length can be learned; nothing is learned by asking.
+    ///
+    /// # Errors
+    /// When it is too short or too long.
+    pub fn fits(value: &[u8]) -> Result<(), LearnError> {
+        crate::known::fits(value)
+    }
+
     /// Forgets many values for the price of one.
     pub fn forget_all(&self, values: &[&[u8]]) {
         let forgotten: Result<(), std::convert::Infallible> = self.change(|rules| {
@@ -123,7 +131,7 @@ impl Redactor {
     #[must_use]
     pub fn scrub_bytes<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
         let rules = self.rules.load();
-        let (mut machine, mut from) = (Machine::default(), 0);
+        let (mut machine, mut from) = (Machine::borrowed(), 0);
         let mut out: Option<Vec<u8>> = None;
         while let Some(next) = machine.step(&rules, &self.also, text, from, End::OfText) {
             if out.is_some() || !machine.edits().is_empty() {
@@ -137,6 +145,7 @@ impl Redactor {
             }
             from = next;
         }
+        machine.give_back();
         out.map_or(Cow::Borrowed(text), Cow::Owned)
     }
 

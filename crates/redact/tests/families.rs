@@ -85,3 +85,12 @@ fn sec_14_masking_twice_changes_nothing() {
         assert_eq!(redactor.scrub(&once), once, "{text:?}");
     }
 }
+
+#[test]
+fn sec_12_a_token_is_masked_whatever_it_is_glued_to() {
+    let token = "MTIzNDU2Nzg5MDEyMzQ1Njc4.GaBcDe.aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA";
+    for before in ["/nowhere-", "a_", "dir/x-", "k="] {
+        let scrubbed = redact::Redactor::new().scrub(&format!("cat {before}{token} end")).into_owned();
+        assert_eq!(scrubbed, format!("cat {before}*** end"));
+    }
+}

@@ -62,6 +62,7 @@ fn clones_share_what_is_learned_and_too_short_values_are_refused() {
     let redactor = Redactor::new();
     let clone = redactor.clone();
     assert_eq!(redactor.learn(b"1234567"), Err(LearnError::TooShort));
+    assert_eq!(redactor.learn(b"\n1234567\n890"), Err(LearnError::TooShort), "no line of it is long enough");
     assert_eq!(redactor.learn_all(&[b"long enough", b"short"]), Err(LearnError::TooShort));
     assert_eq!(clone.scrub("long enough"), "long enough");
     redactor.learn(b"long enough").unwrap();
@@ -287,6 +288,21 @@ fn sec_16_a_value_is_found_wherever_it_stands_whatever_others_are_known() {
                 let text = format!("{before}{value}{after}");
                 assert_eq!(redactor.scrub(&text), format!("{before}***{after}"), "{text}");
             }
+        }
+    }
+}
+
+/// Values with many equal bytes have base64 of one kind of letter.
+#[test]
+fn a_learned_value_is_masked_in_base64_of_capitals_alone() {
+    for value in
+        [&[0x15, 0, 8, 0, 0, 0, 0, 0, 0][..], b"\xff\xff\xff\xff\xff\xff\x5d\x05\x01\0\0\x3f\x01\x41"]
+    {
+        let redactor = Redactor::new();
+        redactor.learn(value).unwrap();
+        for form in [STANDARD_NO_PAD.encode(value), STANDARD.encode(value)] {
+            let scrubbed = redactor.scrub(&form).into_owned();
+            assert!(scrubbed.starts_with("***"), "{form} gave {scrubbed}");
         }
     }
 }

@@ -248,10 +248,20 @@ fn sec_15_a_token_parted_where_a_long_line_is_cut_is_masked() {
     }
 }
 
+/// What it takes of a processor: others may be at work beside us.
 fn time(redactor: &Redactor, text: &str) -> Duration {
-    let start = Instant::now();
+    let (start, spent) = (Instant::now(), spent());
     std::hint::black_box(redactor.scrub(text));
-    start.elapsed()
+    match (spent, self::spent()) {
+        (Some(before), Some(after)) => after.saturating_sub(before),
+        _ => start.elapsed(),
+    }
+}
+
+/// What this thread took so far, where the kernel tells.
+fn spent() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 proptest! {

@@ -126,11 +126,44 @@ fn sec_13_a_certificate_stays_however_its_lines_are_written() {
     assert!(touched.is_empty(), "{}:\n{}", touched.len(), touched.join("\n"));
 }
 
+/// Names and values right behind a key block or before it, and values below a name that hold names of their own.
+fn glued() -> Vec<String> {
+    let lines = BODY.join("\n");
+    let key = format!("-----BEGIN RSA PRIVATE KEY-----\n{lines}\n-----END RSA PRIVATE KEY-----");
+    let public = format!("-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----");
+    let value = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let mut all = Vec::new();
+    for block in [key, public] {
+        all.push(format!("{block}token: |\n  abcdef123456\n  q8w7e6r5t4\nnext: 1\n"));
+        all.push(format!("{block}secret:\n  {value}\n"));
+        all.push(format!("{block} api_token: \n  {value}\n"));
+        all.push(format!("{block}\"password:\n  {value}\n"));
+        all.push(format!("ghp_16C7e42F292c6912E7710c838347Ae178B4a{block}\n"));
+        all.push(format!("api_token: \n  {value}{block}\n"));
+        all.push(format!("api_tokens:\n  - {value}{block}\n"));
+    }
+    all.push(format!("i_token: \n  {value}${{DB_PASSWORD:-hunter2hunter}}: "));
+    all.push(format!("password:\n  {value}api_key=api_key=: "));
+    all
+}
+
+#[test]
+fn sec_12_a_value_below_a_name_that_is_glued_to_a_key_block_is_masked() {
+    let redactor = Redactor::new();
+    for text in glued() {
+        let scrubbed = redactor.scrub(&text);
+        let left =
+            ["9f86d081", "q8w7e6r5", "hunter2", "16C7e42F"].iter().find(|part| scrubbed.contains(**part));
+        assert_eq!(left, None, "{text:?}\n{scrubbed:?}");
+    }
+}
+
 #[test]
 fn sec_15_however_it_is_written_a_cut_changes_nothing_and_masking_twice_is_masking_once() {
     let redactor = Redactor::new();
     let all = WRITINGS.iter().map(|(text, _)| (*text).to_owned());
-    for text in all.chain(KEPT_TOO.iter().map(|text| (*text).to_owned())).chain(blocks()) {
+    let kept = KEPT_TOO.iter().map(|text| (*text).to_owned());
+    for text in all.chain(kept).chain(blocks()).chain(glued()) {
         let whole = redactor.scrub_bytes(text.as_bytes()).into_owned();
         for at in (0..text.len()).step_by(1 + text.len() / 100) {
             let (a, b) = text.as_bytes().split_at(at);

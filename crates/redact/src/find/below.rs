@@ -18,6 +18,9 @@ const LEAD: usize = 96;
 /// Most blanks around a sign.
 const BLANKS: usize = 16;
 
+/// What the last line of a key block ends with. What stands right behind it begins a line once the block is masked.
+pub(super) const DASHES: &[u8] = b"-----";
+
 /// What is awaited.
 #[derive(Clone, Copy)]
 pub(crate) struct Below {
@@ -55,7 +58,8 @@ impl Below {
             b':' | b'=' => {
                 let from = skip_blanks(text, sign + 1, BLANKS);
                 // `if password:` is code, `Password:` a sentence.
-                let is_key = is_quoted || value::begins_line(text, first) && !value::is_capital(text, first);
+                let begins = value::begins_line(text, first) || behind_block(text, first).is_some();
+                let is_key = is_quoted || begins && !value::is_capital(text, first);
                 match at(text, from)? {
                     b'\n' | b'\r' if at(text, sign) == Some(b':') && is_key && ends_line(text, from) => {
                         Kind::Items
@@ -83,6 +87,7 @@ impl Below {
             _ => return None,
         };
         let start = line_start(text, first, LEAD);
+        let start = behind_block(text, first).unwrap_or(start);
         // What was masked there was no indentation.
         if memchr::memmem::find(slice(text, start, first), MARK.as_bytes()).is_some() {
             return None;
@@ -103,11 +108,15 @@ impl Below {
             let lead = indentation(line, self.sign);
             let content = slice(line, lead, line.len()).trim_ascii_end();
             let start = from + lead;
+            // A key block that a value is glued to has a finder of its own.
+            let block = memchr::memmem::find(content, b"-----BEGIN ").filter(|place| *place > 0);
+            let content = slice(content, 0, block.unwrap_or(content.len()));
+            let next = block.map_or(next, |place| start + place);
             if self.is_mark(content) {
                 // As where it was masked.
                 self.passed = 0;
                 from = next;
-                if self.kind == Kind::Items && !content.starts_with(b"- ") {
+                if block.is_some() || self.kind == Kind::Items && !content.starts_with(b"- ") {
                     return Rest::Ends(from);
                 }
                 continue;
@@ -166,6 +175,9 @@ impl Below {
             };
             let Some((a, b)) = hit else { return Rest::Ends(from) };
             hits.push(Hit::ended(a, b));
+            if block.is_some() {
+                return Rest::Ends(next);
+            }
             self.passed = 0;
             from = next;
         }
@@ -179,6 +191,14 @@ impl Below {
             && bare.iter().all(|byte| b"*\"',".contains(byte))
             && bare.contains(&b'*')
     }
+}
+
+/// Where a line begins once the key block before it is masked, if only blanks and a quote stand between that and a name.
+fn behind_block(text: &[u8], first: usize) -> Option<usize> {
+    let lead = slice(text, first.saturating_sub(BLANKS), first);
+    let between = lead.iter().rev().take_while(|byte| b" \t\"'".contains(byte)).count();
+    let place = first - between;
+    stands_before(text, place, DASHES).then_some(place)
 }
 
 /// Blanks in front, where the sign that all lines begin with is one.
@@ -261,7 +281,9 @@ fn item(content: &[u8]) -> Option<(usize, usize)> {
     let word = slice(content, 0, end);
     let word = word.strip_suffix(b",").unwrap_or(word);
     let end = if rest.is_empty() { word.len() } else { content.len() };
-    (is_remark(rest) && is_secret(word) && !word.ends_with(b":")).then_some((0, end))
+    // A key; not if it holds a value of its own, without which it would not end so.
+    let is_key = word.ends_with(b":") && !word.iter().any(|byte| b"$=".contains(byte));
+    (is_remark(rest) && is_secret(word) && !is_key).then_some((0, end))
 }
 
 /// Nothing, or a remark; that is masked with the value, since nobody else looks at the line.

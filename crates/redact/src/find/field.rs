@@ -3,7 +3,7 @@
 //! The name decides whether it is a secret; how it is written decides where the value is and how sure
 //! we are ([`Written`]); [`super::value`] decides whether that value is one.
 
-use super::below::Below;
+use super::below::{Below, DASHES};
 use super::value::{self, Written};
 use super::{Hit, command, header, markup};
 use crate::bytes::{ByteSet, at, before, line_start, mixed, skip_blanks, slice, stands_before};
@@ -159,7 +159,11 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
         return None;
     }
     let left = slice(text, start.saturating_sub(REACH), start);
-    let first = unescaped(text, start - left.iter().rev().take_while(|byte| NAME.has(**byte)).count());
+    let lead = left.iter().rev().take_while(|byte| NAME.has(**byte)).count();
+    let lead = slice(left, left.len() - lead, left.len());
+    let dashes = lead.windows(DASHES.len()).rposition(|dashes| dashes == DASHES);
+    let first = start - lead.len() + dashes.map_or(0, |place| place + DASHES.len());
+    let first = unescaped(text, first);
     if stands_before(text, first, b"::") {
         return None;
     }

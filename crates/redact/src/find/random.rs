@@ -180,8 +180,10 @@ fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
 /// What is known by its letters: they are capitals.
 fn named(text: &[u8], kinds: &Kinds, start: usize, end: usize) -> Option<Hit> {
     let raw = slice(text, start, end);
-    let slash = if kinds.others > 0 { raw.iter().rposition(|byte| *byte == b'/') } else { None };
-    let last = start + slash.map_or(0, |slash| slash + 1);
+    // Whatever it is glued to: its first part has only letters and digits.
+    let other =
+        if kinds.others > 0 { raw.iter().rposition(|byte| !byte.is_ascii_alphanumeric()) } else { None };
+    let last = start + other.map_or(0, |other| other + 1);
     if let Some(end) = discord(text, last, end) {
         return Some(Hit::of(last, end, Body::Of(&WORD)));
     }

@@ -1,13 +1,12 @@
 //! Reads base64 (both alphabets, wherever a group begins) and hex (either half first), and finds values in what was read.
 
 use super::index::{Index, Read};
-use crate::bytes::{ByteSet, slice};
+use crate::bytes::{ByteSet, HEX, slice};
 
 /// How much must be base64 for what was read to be read again.
 const SAMPLE: usize = 10;
 
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/_-");
-static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
 /// Of every character: its six bits, or 64.
 static SIX: [u8; 256] = six();
 
@@ -69,10 +68,8 @@ pub(super) fn find(
 ) {
     let run = slice(text, start, end);
     hex(index, run, start, room, tell);
-    // Names and paths have one case; base64 of eight bytes has both, or digits among capitals.
-    let has_both = run.iter().any(u8::is_ascii_uppercase)
-        && run.iter().any(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    if run.len() < index.shortest_run() || !has_both {
+    // Names and paths have small letters; base64 of eight bytes has capitals.
+    if run.len() < index.shortest_run() || !run.iter().any(u8::is_ascii_uppercase) {
         return;
     }
     for phase in 0..4 {

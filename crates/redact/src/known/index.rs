@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use zeroize::Zeroizing;
 
 use super::forms::Form;
-use crate::bytes::slice;
+use crate::bytes::{HEX, next_row, slice};
 use crate::find::is_run;
 
 /// Shortest piece of a longer text that counts as found.
@@ -33,8 +33,8 @@ const MOST_ALIKE: usize = 4;
 /// More entries would not stay close to the processor.
 const MOST_ENTRIES: usize = 200_000;
 
-/// Bits of the number of bits of the coarse table: 128 KiB.
-const MOST_COARSE: u32 = 20;
+/// Bits of the number of bits of the coarse table: 256 KiB.
+const MOST_COARSE: u32 = 21;
 
 /// What is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,10 @@ pub(super) struct Index {
     stride: usize,
     /// Whether all that stands in text as it is has only characters that runs are of: it is in runs only.
     is_of_runs: bool,
-    /// Which hashes there may be, a bit for each: small, so that it stays close to the processor.
+    /// Bits that no eight bytes of a text have: the highest of each byte, if all are ASCII. Most of what is read as base64 or
+    /// hex and is none has one.
+    unset: u64,
+    /// Which hashes there may be, two bits for each: small, so that it stays close to the processor.
     coarse: Vec<u64>,
     coarse_shift: u32,
     /// Which hashes there are.
@@ -88,6 +91,11 @@ fn hash(bytes: u64) -> u64 {
 
 fn check(hash: u64) -> u32 {
     u32::try_from(hash & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+/// Two bits of a word of the coarse table stand for a hash.
+const fn coarse_mask(hash: u64) -> u64 {
+    1 << (hash >> 28 & 63) | 1 << (hash >> 34 & 63)
 }
 
 /// Three bits of one word stand for a hash.
@@ -122,6 +130,12 @@ fn of_hex(digits: &[u8; 16]) -> u64 {
     })
 }
 
+/// Whether every other of these is one of the first eight digits: it begins a byte that is ASCII.
+fn is_low(digits: &[u8; 16]) -> bool {
+    let digits = u128::from_le_bytes(*digits);
+    digits & 0x00f8_00f8_00f8_00f8_00f8_00f8_00f8_00f8 == 0x0030_0030_0030_0030_0030_0030_0030_0030
+}
+
 impl Index {
     pub(super) fn new(forms: impl Iterator<Item = Form>) -> Self {
         let texts: Vec<Text> = forms.map(|Form { text, is_plain }| Text { bytes: text, is_plain }).collect();
@@ -132,12 +146,14 @@ impl Index {
         let stride = (shortest + 1).saturating_sub(width).clamp(1, most);
         let plain = || texts.iter().filter(|text| text.is_plain);
         let is_of_runs = plain().all(|text| text.bytes.iter().copied().all(is_run));
+        let is_ascii = texts.iter().all(|text| text.bytes.is_ascii());
         let mut index = Self {
             texts,
             shortest,
             width,
             stride,
             is_of_runs,
+            unset: if is_ascii { 0x8080_8080_8080_8080 } else { 0 },
             coarse: Vec::new(),
             coarse_shift: 0,
             filter: Vec::new(),
@@ -249,7 +265,7 @@ impl Index {
         // Sixteen bits for each entry keep chance hits rare.
         let bits = (16 * entries.len()).next_power_of_two().trailing_zeros().clamp(12, 26);
         let coarse = (bits - 1).min(MOST_COARSE);
-        self.coarse_shift = 64 - coarse;
+        self.coarse_shift = 64 - (coarse - 6);
         self.coarse = vec![0; 1 << (coarse - 6)];
         self.filter_shift = 64 - (bits - 6);
         self.filter = vec![0; 1 << (bits - 6)];
@@ -257,9 +273,9 @@ impl Index {
         self.starts_shift = 64 - buckets;
         entries.sort_unstable_by_key(|(hash, _)| *hash);
         for (hash, _) in &entries {
-            let bit = hash >> self.coarse_shift;
-            if let Some(word) = usize::try_from(bit >> 6).ok().and_then(|place| self.coarse.get_mut(place)) {
-                *word |= 1 << (bit & 63);
+            let place = usize::try_from(hash >> self.coarse_shift).unwrap_or(0);
+            if let Some(word) = self.coarse.get_mut(place) {
+                *word |= coarse_mask(*hash);
             }
             let place = usize::try_from(hash >> self.filter_shift).unwrap_or(0);
             if let Some(word) = self.filter.get_mut(place) {
@@ -310,11 +326,16 @@ impl Index {
         if run.len() < 2 * self.shortest() || self.width != 8 {
             return run.len() >= 2 * self.shortest();
         }
+        // What is not ASCII is ruled out where it is read.
+        if self.unset == 0 && next_row(run, 0, 2 * self.shortest(), &HEX).is_none() {
+            return false;
+        }
         let is_there = |place: usize| {
             let digits = slice(run, place, run.len()).first_chunk();
+            let digits = digits.filter(|digits| self.unset == 0 || is_low(digits));
             let digits = digits.filter(|digits| digits.first().is_some_and(u8::is_ascii_hexdigit));
             let digits = digits.filter(|digits| digits.last().is_some_and(u8::is_ascii_hexdigit));
-            digits.is_some_and(|digits| self.has(hash(of_hex(digits))))
+            digits.is_some_and(|digits| self.has_eight(of_hex(digits)))
         };
         // Either half of a byte may stand first.
         (0..run.len()).step_by(2 * self.stride).any(|place| is_there(place) || is_there(place + 1))
@@ -323,9 +344,7 @@ impl Index {
     fn may_hold_base64(&self, run: &[u8]) -> bool {
         // Names and paths have one case; base64 of eight bytes has both, or digits among capitals.
         let has = |is: fn(&u8) -> bool| run.iter().fold(false, |has, byte| has | is(byte));
-        let has_both =
-            has(u8::is_ascii_uppercase) && (has(u8::is_ascii_lowercase) || has(u8::is_ascii_digit));
-        if run.len() < self.shortest_run() || !has_both {
+        if run.len() < self.shortest_run() || !has(u8::is_ascii_uppercase) {
             return false;
         }
         // Four characters are three bytes: fewer apart, and no place might be looked up.
@@ -338,7 +357,7 @@ impl Index {
                 let six = u64::from(super::decode::bits(*character) & 63);
                 if offset >= ELEVEN - 1 {
                     // The ten characters before, and four bits of this one.
-                    found |= self.has(hash((bits << 4 | six >> 2).swap_bytes()));
+                    found |= self.has_eight((bits << 4 | six >> 2).swap_bytes());
                 }
                 bits = bits << 6 | six;
             }
@@ -346,7 +365,12 @@ impl Index {
         })
     }
 
-    /// Whether there is an entry with this hash.
+    /// Whether there is an entry with the hash of these bytes.
+    #[inline]
+    fn has_eight(&self, bytes: u64) -> bool {
+        bytes & self.unset == 0 && self.has(hash(bytes))
+    }
+
     fn has(&self, hash: u64) -> bool {
         self.may_have(hash) && self.bucket(hash).iter().any(|entry| entry.check == check(hash))
     }
@@ -362,9 +386,9 @@ impl Index {
 
     #[inline]
     fn may_have(&self, hash: u64) -> bool {
-        let bit = hash >> self.coarse_shift;
-        let word = usize::try_from(bit >> 6).ok().and_then(|place| self.coarse.get(place)).copied();
-        word.unwrap_or(0) >> (bit & 63) & 1 == 1 && self.is_likely(hash)
+        let word = usize::try_from(hash >> self.coarse_shift).ok().and_then(|word| self.coarse.get(word));
+        let mask = coarse_mask(hash);
+        word.is_some_and(|word| word & mask == mask) && self.is_likely(hash)
     }
 
     fn is_likely(&self, hash: u64) -> bool {

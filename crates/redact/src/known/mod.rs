@@ -32,7 +32,9 @@ pub(crate) const REACH: usize = 3 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LearnError {
     /// Too short to be told from ordinary text.
-    #[error("a value of fewer than {MIN_VALUE} bytes cannot be masked; use a longer secret")]
+    #[error(
+        "a value of fewer than {MIN_VALUE} bytes, or of such lines, cannot be masked; use a longer secret"
+    )]
     TooShort,
     /// Larger than any secret.
     #[error("a value of more than {MAX_VALUE} bytes cannot be masked; use a shorter secret")]
@@ -84,15 +86,20 @@ pub(crate) struct Known {
     fresh: Tier,
 }
 
+/// Whether such a value can be searched for at all.
+pub(crate) fn fits(value: &[u8]) -> Result<(), LearnError> {
+    if value.len() > MAX_VALUE {
+        return Err(LearnError::TooLong);
+    }
+    // Text is read by lines: one of them at least must be told from others.
+    let longest = value.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::len).max();
+    if longest < Some(MIN_VALUE) { Err(LearnError::TooShort) } else { Ok(()) }
+}
+
 impl Known {
     /// This set and further values.
     pub(crate) fn with(&self, values: &[&[u8]]) -> Result<Self, LearnError> {
-        if values.iter().any(|value| value.len() < MIN_VALUE) {
-            return Err(LearnError::TooShort);
-        }
-        if values.iter().any(|value| value.len() > MAX_VALUE) {
-            return Err(LearnError::TooLong);
-        }
+        values.iter().try_for_each(|value| fits(value))?;
         if self.settled.values.len() + self.fresh.values.len() + values.len() > MOST {
             return Err(LearnError::TooMany);
         }

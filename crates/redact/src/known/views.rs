@@ -11,19 +11,18 @@ use zeroize::Zeroize;
 
 use super::decode::{self, Room};
 use super::index::{Index, Read};
-use crate::bytes::{ByteSet, at, line_end, line_start, runs, slice};
+use crate::bytes::{ByteSet, HEX, ROW, at, count, line_end, line_start, next_row, runs, slice};
 
 /// How often a line is read over again.
 const DEPTH: usize = 2;
-/// Shortest row of eight pairs of hex digits with something between them.
-const PAIRED: usize = 17;
 /// Longest row of pairs that is read at once.
-const ROW: usize = 3 * 1024;
+const LONGEST: usize = 3 * 1024;
 /// Shortest line of base64 that is broken because it was full.
 const FULL: usize = 60;
 
+/// Hex digits and what may stand between them.
+static PAIRED: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF :-");
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/_-");
-static HEX: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF");
 
 /// How something is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -167,44 +166,75 @@ pub(super) fn find(
     room: &mut Room,
     tell: &mut impl FnMut(usize, usize),
 ) {
-    for writing in WRITINGS {
-        let mut next = from;
-        while let Some(offset) = memchr::memchr(writing.sign(), slice(text, next, text.len())) {
-            let place = next + offset;
-            next = place + 1;
-            if !writing.tells(text, place) {
-                continue;
-            }
-            let (start, end) = (line_start(text, place, place - from), line_end(text, place));
-            if writing == Writing::Form && !slice(text, start, end).contains(&b'+') {
-                next = end;
-                continue;
-            }
-            let mut view = View::of(writing, text, start, end, |place| place);
-            view.find(index, room, tell);
-            for _ in 1..DEPTH {
-                let has_more = memchr::memchr_iter(writing.sign(), &view.text)
-                    .any(|place| writing.tells(&view.text, place));
-                if !has_more || writing == Writing::Wrapped {
-                    break;
+    for signed in WRITINGS.chunk_by(|a, b| a.sign() == b.sign()) {
+        let Some(sign) = signed.first().map(|writing| writing.sign()) else { continue };
+        // Where each of them is done: a line is read once.
+        let mut done = [from; 2];
+        for offset in memchr::memchr_iter(sign, slice(text, from, text.len())) {
+            let place = from + offset;
+            for (writing, done) in signed.iter().zip(&mut done) {
+                if place >= *done && writing.tells(text, place) {
+                    *done = line_end(text, place);
+                    line(*writing, index, text, from, place, *done, room, tell);
                 }
-                view = View::of(writing, &view.text, 0, view.text.len(), |place| view.place(place));
-                view.find(index, room, tell);
             }
-            next = end;
         }
     }
     pairs(index, text, from, room, tell);
 }
 
+/// Tells the values in the line that ends at `end` and has a sign at `place`.
+#[expect(clippy::too_many_arguments, reason = "a part of one loop")]
+fn line(
+    writing: Writing,
+    index: &Index,
+    text: &[u8],
+    from: usize,
+    place: usize,
+    end: usize,
+    room: &mut Room,
+    tell: &mut impl FnMut(usize, usize),
+) {
+    let start = line_start(text, place, place - from);
+    if writing == Writing::Form && !slice(text, start, end).contains(&b'+') {
+        return;
+    }
+    let mut view = View::of(writing, text, start, end, |place| place);
+    view.find(index, room, tell);
+    for _ in 1..DEPTH {
+        let has_more =
+            memchr::memchr_iter(writing.sign(), &view.text).any(|place| writing.tells(&view.text, place));
+        if !has_more || writing == Writing::Wrapped {
+            break;
+        }
+        view = View::of(writing, &view.text, 0, view.text.len(), |place| view.place(place));
+        view.find(index, room, tell);
+    }
+}
+
 /// Hex digits in pairs or fours: `68:75:6e`, `68 75 6e`, `6875 6e74`.
 fn pairs(index: &Index, text: &[u8], from: usize, room: &mut Room, tell: &mut impl FnMut(usize, usize)) {
     let mut rows = Vec::new();
-    runs(text, from, PAIRED, is_paired, &mut rows);
+    // The digits of the shortest text, and something between them.
+    let least = 2 * index.shortest() + 1;
+    if least < ROW {
+        runs(text, from, least, is_paired, &mut rows);
+    } else {
+        let next = |from| next_row(text, from, least, &PAIRED);
+        rows.extend(std::iter::successors(next(from), |(_, end)| next(*end)));
+    }
+    // Without anything between them they are found as one run.
+    rows.retain_mut(|(start, end)| {
+        let is_between = |byte: &&u8| !HEX.has(**byte);
+        *start += slice(text, *start, *end).iter().take_while(is_between).count();
+        *end -= slice(text, *start, *end).iter().rev().take_while(is_between).count();
+        let digits = count(slice(text, *start, *end), |byte| byte.is_ascii_hexdigit());
+        digits + 1 >= least && digits < *end - *start
+    });
     for (start, end) in rows {
         // Of a longer row each part has what a value needs before it.
-        for part in (start..end).step_by(ROW) {
-            row(index, text, part.saturating_sub(ROW).max(start), end.min(part + ROW), room, tell);
+        for part in (start..end).step_by(LONGEST) {
+            row(index, text, part.saturating_sub(LONGEST).max(start), end.min(part + LONGEST), room, tell);
         }
     }
 }
@@ -240,7 +270,7 @@ fn row(
     }
 }
 
-/// Of hex digits, or what may stand between them.
+/// As [`PAIRED`], for many at once.
 const fn is_paired(byte: u8) -> bool {
     byte.is_ascii_hexdigit() | matches!(byte, b' ' | b':' | b'-')
 }

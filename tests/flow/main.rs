@@ -39,6 +39,7 @@ mod secrets;
 mod secrets_passphrase;
 mod secrets_postgres;
 mod secrets_rotation;
+mod secrets_shared;
 mod setup;
 mod skeleton;
 mod surfaces;

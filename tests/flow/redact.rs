@@ -73,7 +73,7 @@ fn one_json_document_holds_the_text() {
     assert_eq!(document["ok"], true);
     let mut command = palisade(&["redact", "--json"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"\xff\xfe\x00 \xc3").unwrap();
+    child.stdin.take().unwrap().write_all(b"\xff\xfd\x00 \xc3").unwrap();
     let output = child.wait_with_output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(document["result"]["text"], "\u{fffd}\u{fffd}␀ \u{fffd}");

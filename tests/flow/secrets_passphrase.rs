@@ -96,6 +96,7 @@ fn sec_04_a_passphrase_is_rotated() {
     let before = runtime::ring_file(&host.data()).bytes().unwrap();
     let step = client.rotate_keys(&RotateRequest::default()).unwrap();
     assert_eq!((step.begun, step.finished, step.epoch, step.own_root), (true, true, 2, true));
+    assert!(step.same_passphrase, "only the salt is new");
     let after = runtime::ring_file(&host.data()).bytes().unwrap();
     assert_ne!(KeyRing::stretch_of(&before).unwrap(), KeyRing::stretch_of(&after).unwrap());
 
@@ -107,12 +108,62 @@ fn sec_04_a_passphrase_is_rotated() {
     hold(&file, OTHER);
     let step = client.rotate_keys(&body).unwrap();
     assert_eq!((step.begun, step.finished, step.epoch), (true, true, 3));
+    assert!(!step.same_passphrase);
     host.stop();
     assert!(host.start_daemon().unwrap_err().contains("the key does not open the store"), "the earlier one");
     assert_all(&host, &Source::Embedded, &ring(&host, OTHER), 1, "the new one");
     let mut again =
         Host::builder().in_folder(host.place()).variable("PALISADE_MASTER_PASSPHRASE", OTHER).stopped();
     again.start_daemon().unwrap();
+}
+
+/// SEC-04: after a rotation to a new passphrase the earlier one, which the daemon was started with, does not come back;
+/// and the daemon says that the next start would not find the right one.
+#[test]
+fn sec_04_an_earlier_passphrase_does_not_come_back() {
+    let mut host = Host::builder().set("key.passphrase_file", "phrase").stopped();
+    let (file, named) = (host.place().join("phrase"), host.place().join("new-phrase"));
+    hold(&file, PHRASE);
+    host.start_daemon().unwrap();
+    host.claim();
+    let client = host.owner().client.clone();
+    client.add_secret(&secret("S_0", "value of S_0", None)).unwrap();
+    let keys = |host: &Host| {
+        let health = host.anonymous().ready().unwrap();
+        health.checks.into_iter().find(|check| check.name == "keys").unwrap().ok
+    };
+    assert!(keys(&host));
+
+    // The present one is no new one.
+    let body = RotateRequest { resume: false, new_key_file: Some(named.to_str().unwrap().to_owned()) };
+    hold(&named, &format!(" {PHRASE}\n"));
+    let before = runtime::ring_file(&host.data()).bytes().unwrap();
+    let refused = client.rotate_keys(&body).unwrap_err();
+    assert!(refused.to_string().contains("is the present one"), "{refused}");
+    hold(&named, "correct horse battery staple");
+    let refused = client.rotate_keys(&body).unwrap_err();
+    assert!(refused.to_string().contains("everybody would try first"), "{refused}");
+    assert_eq!(runtime::ring_file(&host.data()).bytes().unwrap(), before);
+
+    hold(&named, OTHER);
+    assert!(client.rotate_keys(&body).unwrap().finished);
+    assert!(!keys(&host), "the next start would find the earlier one");
+    let refused = client.rotate_keys(&RotateRequest::default()).unwrap_err();
+    assert!(refused.to_string().contains("is not the one that opens its keys"), "{refused}");
+    assert_eq!(ring(&host, OTHER).epoch(), 2);
+    assert!(!keys(&host), "and still");
+
+    fs::rename(&named, &file).unwrap();
+    assert!(keys(&host), "now it is the right one");
+    let output = crate::secrets::palisade(&host, &client, &["secret", "rotate"], "");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success() && said.contains("epoch 3") && said.contains("only its salt is new"),
+        "{output:?}"
+    );
+    assert!(keys(&host));
+    host.stop();
+    assert_all(&host, &Source::Embedded, &ring(&host, OTHER), 1, "the new one");
 }
 
 /// A backup needs its passphrase and nothing besides: the salt is in it.

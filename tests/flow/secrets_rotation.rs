@@ -199,3 +199,21 @@ fn sec_04_a_key_that_waits_is_used_or_found() {
     host.stop();
     assert_all(&host, &runtime::Source::Embedded, &file.open(&master(&host)).unwrap(), 1, "found");
 }
+
+/// SEC-04: a key that waits and was never used does not become the master; nobody knows who has seen it.
+#[test]
+fn sec_04_a_stale_key_that_waits_is_not_used() {
+    let mut host = Host::start();
+    let client = host.owner().client.clone();
+    client.add_secret(&secret("S_0", "value of S_0", None)).unwrap();
+    let waiting = runtime::next_file(&host.place().join("master.key"));
+    let stale = vault::source::create_file(&waiting).unwrap();
+    let step = client.rotate_keys(&api::RotateRequest::default()).unwrap();
+    assert!(step.finished);
+    let kept = runtime::ring_file(&host.data()).bytes().unwrap();
+    assert!(KeyRing::read(&kept, &stale).is_err());
+    assert!(!waiting.exists());
+    host.stop();
+    let ring = KeyRing::read(&kept, &master(&host)).unwrap();
+    assert_all(&host, &runtime::Source::Embedded, &ring, 1, "a new one");
+}

@@ -22,7 +22,7 @@ use crate::policy::{Subject, Target};
 use crate::record::{append, append_narrowing};
 use crate::{
     Act, Action, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError, Principal,
-    Record, Resource, Unavailable, UserFacts, Via, WorktreeFacts,
+    Reason, Record, Resource, Unavailable, UserFacts, Via, WorktreeFacts,
 };
 
 /// What callers are told while there are no policies; the reason is in the log.
@@ -245,6 +245,30 @@ impl<B: Backing> Gate<B> {
         self.judge(who, action, resource, Asks::default()).await.is_ok()
     }
 
+    /// Whether what was begun with this right may go on. The credential that it was begun with stands, though the token
+    /// that showed it may have run out since.
+    ///
+    /// # Errors
+    /// [`Unavailable`] when nobody can tell now.
+    pub async fn still_allows(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+    ) -> Result<bool, Unavailable> {
+        let epoch = self.epoch.now();
+        if !self.stands_as(who).await? {
+            return Ok(false);
+        }
+        match self.judge_valid(who, action, resource, Asks::default(), epoch).await {
+            Ok(_) => Ok(true),
+            Err(refused) if refused.denied.reason() == Reason::Unavailable => {
+                Err(Unavailable(refused.cause.into()))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
     /// What the gate knows of a worktree.
     pub async fn worktree(&self, id: WorktreeId) -> Result<Option<Arc<WorktreeFacts>>, Unavailable> {
         let epoch = self.epoch.now();
@@ -281,6 +305,11 @@ impl<B: Backing> Gate<B> {
         if who.expires <= self.clock.now() {
             return Ok(false);
         }
+        self.stands_as(who).await
+    }
+
+    /// The same, whenever the token that showed it ends.
+    async fn stands_as(&self, who: &Principal) -> Result<bool, Unavailable> {
         let user = self.user(who.user).await?;
         if !user.is_some_and(|user| user.enabled && user.version == who.version && user.role == who.role) {
             return Ok(false);
@@ -346,6 +375,19 @@ impl<B: Backing> Gate<B> {
         if !self.still_valid(who).await.map_err(broken)? {
             return Err(Refused { denied: Denied::ended(), cause: "credential ended".into() });
         }
+        self.judge_valid(who, action, resource, asks, epoch).await
+    }
+
+    /// Judges what somebody asks for whose credential stands. The epoch is from before any fact was read.
+    async fn judge_valid(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+        asks: Asks,
+        epoch: u64,
+    ) -> Result<bool, Refused> {
+        let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
         if who.scope < action.scope {
             return Err(Refused {
                 denied: Denied::scope(action.scope.word()),

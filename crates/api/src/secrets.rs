@@ -98,4 +98,7 @@ pub struct RotationStep {
     pub finished: bool,
     /// Whether an earlier master key derives nothing any more; false where the first one is the root of the others.
     pub own_root: bool,
+    /// Whether this call began it with the passphrase of before: only the salt is new, and whoever knows the passphrase
+    /// opens the keys as before.
+    pub same_passphrase: bool,
 }

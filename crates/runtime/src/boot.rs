@@ -241,7 +241,7 @@ impl Runtime {
             return Err(BootError::Lost(Box::new(lost.clone())));
         }
         let keeper = Keeper::of(&boot.data, &boot.source);
-        keeper.check(&store, &boot.ring, &boot.data).await?;
+        keeper.check(&store, &boot.ring).await?;
         store.restock();
         let keys = ledger_keys(&boot.ring);
         let signer = (keys.signer_id().to_owned(), keys.public_key());
@@ -249,6 +249,7 @@ impl Runtime {
         let scrub = Box::new(move |text: &str| redactor.scrub(text).into_owned());
         let opened = Ledger::open(&dir, keys, Arc::clone(&boot.clock), scrub, boot.ledger);
         let (ledger, recovery) = opened.map_err(BootError::Ledger)?;
+        keeper.put_aside(&boot.ring, &boot.data);
         if !recovery.interrupted.is_empty() {
             tracing::warn!(
                 count = recovery.interrupted.len(),

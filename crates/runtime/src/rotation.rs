@@ -38,6 +38,19 @@ const UNDER_WAY: &str = "a rotation is under way; run it again when that one is 
 const OTHER_KEY: &str = "a rotation to another new master key is not finished, and the one that was named is not used; \
     finish it without --new-key-file, then rotate again";
 
+/// What is said where the passphrase that the daemon was given does not open the ring any more.
+const OTHER_PASSPHRASE: &str = "the passphrase that the daemon finds is not the one that opens its keys: they were rotated to \
+    another since; give the daemon that one (`key.passphrase_file`, PALISADE_MASTER_PASSPHRASE or the credential) and start \
+    it again, or name a new one with --new-key-file; nothing was changed";
+
+/// What is said to whoever names the present passphrase as the new one.
+const SAME_PASSPHRASE: &str = "the new passphrase is the present one; take another, of six random words or more, or leave \
+    --new-key-file out to give the present one a new salt";
+
+/// What is said where the ring that is kept is not the one in memory.
+const OTHER_RING: &str = "the key ring that is kept is not the one that this daemon has; nothing was changed: start the daemon \
+    again, then rotate";
+
 /// Where a new master key comes from.
 #[derive(Debug)]
 pub enum NextMaster {
@@ -66,6 +79,8 @@ pub struct Rotation {
     pub finished: bool,
     /// Whether no earlier master key derives anything any more; false where the first one is the root of the others.
     pub own_root: bool,
+    /// Whether this call began it with the passphrase of before, and another salt.
+    pub same_passphrase: bool,
 }
 
 impl Runtime {
@@ -91,10 +106,19 @@ impl Runtime {
         let _turn = self.rotating.try_lock().map_err(|_| StoreError::Unusable(UNDER_WAY.into()))?;
         let own_root = self.ring.has_own_root();
         let begun = !self.ring.is_rotating();
+        let same_passphrase = begun && matches!(next, Some(NextMaster::SamePassphrase(_)));
         let permit = match (begun, next) {
             (true, _) if !may_begin => {
                 let epoch = self.ring.epoch();
-                return Ok(Rotation { epoch, begun: false, done: 0, left: 0, finished: true, own_root });
+                return Ok(Rotation {
+                    epoch,
+                    begun: false,
+                    done: 0,
+                    left: 0,
+                    finished: true,
+                    own_root,
+                    same_passphrase: false,
+                });
             }
             (true, None) => return Err(StoreError::Unusable(NO_PLACE.into())),
             (true, Some(next)) => self.begin(store, permit, next).await?,
@@ -108,7 +132,8 @@ impl Runtime {
             let change = self.ring.settle(epoch).map_err(unusable)?;
             drop(self.keep(store, permit, change).await?);
         }
-        Ok(Rotation { epoch, begun, done: carried.done, left: carried.left, finished, own_root })
+        let (done, left) = (carried.done, carried.left);
+        Ok(Rotation { epoch, begun, done, left, finished, own_root, same_passphrase })
     }
 
     /// Makes the new master, and lets the ring be sealed under it.
@@ -123,8 +148,12 @@ impl Runtime {
             NextMaster::Given(_) | NextMaster::GivenPassphrase(_) | NextMaster::SamePassphrase(_) => None,
         };
         let _still = self.still().await?;
+        // Before a key that waits is looked at: it may be the one of a change whose end was not seen.
+        if !self.keeper.is_kept(store, &self.ring).await? {
+            return Err(StoreError::Unusable(OTHER_RING.into()));
+        }
         let this = Arc::clone(self);
-        let change = aside(move || this.ring.turn(&next.master()?).map_err(unusable)).await?;
+        let change = aside(move || this.ring.turn(&next.master(&this.ring)?).map_err(unusable)).await?;
         let permit = self.keep(store, permit, change).await?;
         // A start, or the next step, finds the key waiting if we do not come to this.
         if let Some(present) = present {
@@ -175,9 +204,11 @@ impl Runtime {
         change: Change,
     ) -> Result<Permit<RotateKeys>, StoreError> {
         match &self.keeper {
-            Keeper::Store => {
-                let permit = store.keep_key_ring(permit, change.bytes()).await?;
+            Keeper::Store { aside } => {
+                let before = self.ring.kept();
+                let permit = store.keep_key_ring(permit, before.as_deref(), change.bytes()).await?;
                 self.ring.adopt(change);
+                forget_file(aside);
                 Ok(permit)
             }
             Keeper::File(file) => {
@@ -205,24 +236,57 @@ pub fn next_file(file: &Path) -> PathBuf {
     name.into()
 }
 
+/// Where a key goes that waited and was never used.
+fn unused_file(waiting: &Path) -> PathBuf {
+    let mut name = OsString::from(waiting.as_os_str());
+    name.push(".unused");
+    name.into()
+}
+
+/// Removes a ring of earlier: the earlier master would open it.
+fn forget_file(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            tracing::warn!(%error, file = %path.display(), "a key ring of earlier is still there; remove it");
+        }
+        Ok(()) | Err(_) => {}
+    }
+}
+
 impl NextMaster {
     /// The key itself, durable where that is ours to do.
-    fn master(self) -> Result<MasterKey, StoreError> {
+    fn master(self, ring: &KeyRing) -> Result<MasterKey, StoreError> {
+        let opens = |master: &Master| ring.kept().is_some_and(|kept| master.open(&kept).is_ok());
         match self {
             Self::Given(master) => Ok(master),
-            Self::GivenPassphrase(text) | Self::SamePassphrase(text) => {
-                Master::Passphrase(text).into_next().map_err(unusable)
+            Self::GivenPassphrase(text) => {
+                let master = Master::Passphrase(text);
+                if opens(&master) {
+                    return Err(StoreError::Unusable(SAME_PASSPHRASE.into()));
+                }
+                master.into_next().map_err(unusable)
+            }
+            Self::SamePassphrase(text) => {
+                let master = Master::Passphrase(text);
+                if !opens(&master) {
+                    return Err(StoreError::Unusable(OTHER_PASSPHRASE.into()));
+                }
+                master.into_next().map_err(unusable)
             }
             Self::InPlace(present) => {
                 // Before the ring needs it: a key that cannot come to its place is one that the next start does not find.
                 replaceable(&present).map_err(unusable)?;
+                // One that waits since the last rotation is the present one.
+                put_in_place(ring, &present)?;
                 let waiting = next_file(&present);
-                // One that an interrupted rotation left was never used.
-                let master = match create_file(&waiting) {
-                    Err(SourceError::Exists(_)) => read_file(&waiting),
-                    made => made,
-                };
-                master.map_err(unusable)
+                match create_file(&waiting) {
+                    // The ring was never sealed under it, and nobody knows who has seen it since.
+                    Err(SourceError::Exists(_)) => {
+                        std::fs::rename(&waiting, unused_file(&waiting)).map_err(unusable)?;
+                        create_file(&waiting).map_err(unusable)
+                    }
+                    made => made.map_err(unusable),
+                }
             }
         }
     }

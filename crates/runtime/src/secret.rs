@@ -159,13 +159,9 @@ impl Runtime {
 
     /// Whether what is lent of such a value will be masked.
     pub fn masking(&self, value: &Secret<Vec<u8>>) -> Masking {
-        match self.redactor.learn(value.expose()) {
-            Ok(()) => {
-                self.redactor.forget(value.expose());
-                Masking::Exact
-            }
-            // It is full, which says nothing of this value.
-            Err(LearnError::TooMany) => Masking::Exact,
+        match redact::Redactor::fits(value.expose()) {
+            // Whether there is room for one more says nothing of this value.
+            Ok(()) | Err(LearnError::TooMany) => Masking::Exact,
             Err(LearnError::TooShort) => Masking::TooShort,
             Err(LearnError::TooLong) => Masking::TooLong,
         }
@@ -199,16 +195,26 @@ impl Runtime {
         if self.judged.load(Ordering::Acquire) == epoch {
             return;
         }
-        let mut over = BTreeSet::new();
+        let (mut over, mut unknown) = (BTreeSet::new(), 0_usize);
         for (lease, lending) in self.leases.marks() {
-            if !self.gate.would_allow(&lending.who, LeaseSecret::ACTION, lending.resource).await {
-                over.insert(lease);
+            match self.gate.still_allows(&lending.who, LeaseSecret::ACTION, lending.resource).await {
+                Ok(true) => {}
+                Ok(false) => drop(over.insert(lease)),
+                // It goes on until its time, or until somebody can tell.
+                Err(_) => unknown += 1,
             }
         }
         if !over.is_empty() {
             self.forget(|leases| leases.end_where(|lease, _| over.contains(&lease)));
         }
-        self.judged.store(epoch, Ordering::Release);
+        if unknown == 0 {
+            self.judged.store(epoch, Ordering::Release);
+        } else {
+            tracing::warn!(
+                unknown,
+                "whether what is lent may still be had cannot be told now; it is asked again"
+            );
+        }
     }
 
     /// Lends the secret that counts for the caller to one consumer, which may run for `timeout`: theirs before the
@@ -271,7 +277,7 @@ impl Runtime {
         let lent = self.perform(who, act, effect).await?;
         // Rights that changed between the judgement and the lending were looked at before this was lent.
         if self.gate.epoch().now() != before
-            && !self.gate.would_allow(who, LeaseSecret::ACTION, resource).await
+            && !matches!(self.gate.still_allows(who, LeaseSecret::ACTION, resource).await, Ok(true))
         {
             self.forget(|leases| leases.end(lent.lease, consumer).into_iter().collect());
             return Err(StoreError::Missing("secret").into());

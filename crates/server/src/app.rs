@@ -19,7 +19,7 @@ use crate::handlers::{
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
-use crate::master::MasterFrom;
+use crate::master::{MasterFrom, Tried};
 use crate::problem::Problem;
 use crate::seats::Seats;
 use crate::settings::Settings;
@@ -50,6 +50,8 @@ pub(crate) struct Inner {
     pub(crate) openapi: String,
     /// Where the master key comes from at the next start.
     pub(crate) master: MasterFrom,
+    /// Whether the passphrase there is the right one.
+    pub(crate) tried: Tried,
 }
 
 impl std::ops::Deref for App {
@@ -85,6 +87,7 @@ impl App {
             stopping,
             openapi,
             master,
+            tried: Tried::default(),
         }))
     }
 }

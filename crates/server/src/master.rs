@@ -5,13 +5,15 @@
 //! by itself, and only where nothing was made under another. Not here: what a key or a ring is (`vault`).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use api::Places;
 use runtime::{FindRingError, KeptRing, Mode, Source};
+use tokio::sync::Mutex;
 use vault::source::{
     Closed, SourceError, create_file, read_credential, read_file, read_passphrase, read_program, replace_file,
 };
-use vault::{BadKey, KeyRing, Master, MasterKey, RingError, Secret};
+use vault::{BadKey, Fingerprint, KeyRing, Master, MasterKey, RingError, Secret};
 
 use crate::settings::Settings;
 
@@ -134,16 +136,56 @@ impl MasterFrom {
     }
 
     /// What is wrong with what the next start would find: it goes on being needed.
-    pub(crate) fn fault(&self, ring: &KeyRing) -> Option<&'static str> {
+    pub(crate) async fn fault(&self, ring: &KeyRing, tried: &Tried) -> Option<&'static str> {
         let same = |key: MasterKey| KeyRing::new(key).fingerprint() == ring.master();
         let found = match self {
             Self::File(file) => read_file(file).is_ok_and(same),
             Self::Credential(file) => read_credential(file).is_ok_and(same),
-            // What Argon2id costs is not spent for everyone who asks.
-            Self::Passphrase(from) => from.read().is_ok(),
+            Self::Passphrase(from) => match from.read() {
+                Ok(text) => tried.opens(text, ring).await,
+                Err(_) => false,
+            },
             Self::Environment | Self::Program(_) => true,
         };
         (!found).then_some("the master key is gone or another one; put it back before the next start")
+    }
+}
+
+/// The passphrase that was last tried, and on which ring: what Argon2id costs is not spent for everyone who asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tried(Arc<Mutex<Option<Trial>>>);
+
+#[derive(Debug)]
+struct Trial {
+    text: Secret<String>,
+    master: Fingerprint,
+    opens: bool,
+}
+
+impl Tried {
+    /// Whether this passphrase opens the ring. One at a time: whoever asks meanwhile has the answer of the first.
+    async fn opens(&self, text: Secret<String>, ring: &KeyRing) -> bool {
+        let mut last = self.0.lock().await;
+        let master = ring.master();
+        if let Some(last) = last.as_ref()
+            && last.master == master
+            && last.text.matches(text.expose().as_bytes())
+        {
+            return last.opens;
+        }
+        let Some(kept) = ring.kept() else { return false };
+        let attempt = move || {
+            let given = Master::Passphrase(text);
+            let opens = given.open(&kept).is_ok();
+            (given, opens)
+        };
+        match tokio::task::spawn_blocking(attempt).await {
+            Ok((Master::Passphrase(text), opens)) => {
+                *last = Some(Trial { text, master, opens });
+                opens
+            }
+            Ok((Master::Key(_), _)) | Err(_) => false,
+        }
     }
 }
 

@@ -48,7 +48,7 @@ pub enum Kind {
 pub enum Hold {
     /// It stands.
     Kept,
-    /// It was lost, and is taken again; others may have been at the store meanwhile.
+    /// It was lost, and is taken again; others may have been at the store meanwhile, so nothing is written yet.
     Retaken,
     /// It was lost, and somebody else has it.
     Taken,
@@ -91,12 +91,20 @@ impl Engine {
         }
     }
 
-    /// Looks whether the store is still held, and takes it again if the hold was lost. While it is lost nothing
-    /// is written.
+    /// Looks whether the store is still held, and takes it again if the hold was lost. From its loss until
+    /// [`Self::confirm_hold`] nothing is written.
     pub async fn keep_hold(&self) -> Result<Hold, EngineError> {
         match &*self.0 {
             Inner::Sqlite(_) => Ok(Hold::Kept),
             Inner::Postgres(store) => store.keep_hold().await,
+        }
+    }
+
+    /// Says that what was found after the store was taken again is what this daemon goes on with.
+    pub fn confirm_hold(&self) {
+        match &*self.0 {
+            Inner::Sqlite(_) => {}
+            Inner::Postgres(store) => store.confirm_hold(),
         }
     }
 

@@ -90,6 +90,7 @@ impl Store {
         let created_at = self.clock.now();
         let (owner, name) = (act.owner.to_string(), act.name.as_str());
         let mut tx = self.engine.write().await?;
+        self.hold_ring(&mut tx).await?;
         let replaced = match act.replace {
             true => tx.row(REMOVE, &[owner.as_str().into(), name.into()]).await?,
             false => None,
@@ -178,6 +179,7 @@ impl Store {
         seal: &dyn Reseal,
     ) -> Result<(Carried, Permit<RotateKeys>), StoreError> {
         let mut tx = self.engine.write().await?;
+        self.hold_ring(&mut tx).await?;
         let epoch = i64::from(epoch);
         let sql = secret_columns!("WHERE epoch < $1 ORDER BY seq LIMIT $2");
         let rows = tx.rows(sql, &[epoch.into(), most.into()]).await?;

@@ -8,6 +8,7 @@ use model::{Clock, EventKind, EventSeq, UserId, WorktreeId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
+use crate::key_ring::RingWatch;
 
 /// The history of the schema, for both engines.
 pub const MIGRATIONS: &[Migration] = &[
@@ -77,13 +78,16 @@ pub struct Store {
     committed: Arc<AtomicI64>,
     /// The newest event that followers may be told, so that they wake.
     newest: watch::Sender<EventSeq>,
+    /// The ring that values here are sealed under.
+    pub(crate) ring: Arc<RingWatch>,
 }
 
 impl Store {
     /// A store over an open database whose schema is, or now becomes, current.
     pub async fn start(engine: Engine, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         engine.ready(MIGRATIONS, clock.now()).await?;
-        let store = Self { engine, clock, committed: Arc::default(), newest: watch::Sender::new(0) };
+        let (committed, newest, ring) = (Arc::default(), watch::Sender::new(0), Arc::default());
+        let store = Self { engine, clock, committed, newest, ring };
         let newest = store.newest_event().await?;
         store.committed.store(newest, Ordering::Release);
         store.publish();

@@ -21,6 +21,11 @@ impl Store {
         self.engine.keep_hold().await
     }
 
+    /// Lets changes begin again after the hold was taken again, because what was found is ours.
+    pub fn confirm_hold(&self) {
+        self.engine.confirm_hold();
+    }
+
     /// Whether there is so little room that only acts which narrow should be written.
     #[must_use]
     pub fn is_tight(&self) -> bool {

@@ -149,6 +149,9 @@ impl Store {
     pub async fn change_totp(&self, permit: Permit<ChangeTotp>) -> Result<(), StoreError> {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
+        if act.sealed_seed.is_some() {
+            self.hold_ring(&mut tx).await?;
+        }
         let sql = match act.sealed_seed {
             Some(_) => "UPDATE users SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL",
             None => "UPDATE users SET totp = $2, totp_step = $3 WHERE id = $1",

@@ -69,6 +69,11 @@ pub enum BadKey {
         "the passphrase has fewer than {MIN_PASSPHRASE} characters or too few different ones; take six random words or more"
     )]
     WeakPassphrase,
+    /// A passphrase that everybody would try.
+    #[error(
+        "the passphrase is made of words that everybody would try first, or repeats itself; take six random words or more"
+    )]
+    CommonPassphrase,
     /// There is no memory for Argon2id.
     #[error("no key could be made from the passphrase on this machine; Argon2id needs 64 MiB")]
     Stretching,

@@ -24,7 +24,7 @@ const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 8;
 const LANES: u32 = 1;
 /// What a ring may ask for: a planted one must not hang a start.
-const MOST: (u32, u32, u32) = (1024 * 1024, 64, 16);
+const MOST: (u32, u32, u32) = (256 * 1024, 16, 4);
 const SALT: usize = 16;
 
 /// What opens a ring, as it was given: a key, or a passphrase that becomes one with the ring's own salt.
@@ -77,9 +77,152 @@ impl Master {
     }
 }
 
+/// Only what is new is looked at so closely: whoever has a weak one must still get in to change it.
 fn stretched(text: &Secret<String>) -> Result<MasterKey, RingError> {
+    if is_guessable(shaped(text.expose())?) {
+        return Err(BadKey::CommonPassphrase.into());
+    }
     let stretch = Stretch::fresh().map_err(SealError::from)?;
     Ok(MasterKey::from_passphrase(text.expose(), &stretch)?)
+}
+
+/// The text itself, if it has the shape of a passphrase.
+fn shaped(text: &str) -> Result<&str, BadKey> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(BadKey::Empty);
+    }
+    if text.len() > MAX_PASSPHRASE {
+        return Err(BadKey::TooLong);
+    }
+    let mut different: Vec<char> = Vec::new();
+    for character in text.chars() {
+        if !different.contains(&character) {
+            different.push(character);
+        }
+    }
+    let is_short = text.chars().count() < MIN_PASSPHRASE || different.len() < MIN_DIFFERENT;
+    zeroize::Zeroize::zeroize(&mut different);
+    if is_short { Err(BadKey::WeakPassphrase) } else { Ok(text) }
+}
+
+/// What everybody would try first, without what is between its words.
+const COMMON: [&str; 40] = [
+    "correcthorsebatterystaple",
+    "thequickbrownfoxjumpsoverthelazydog",
+    "loremipsumdolorsitamet",
+    "opensesame",
+    "letmein",
+    "iloveyou",
+    "changethis",
+    "changeme",
+    "replaceme",
+    "placeholder",
+    "deadbeef",
+    "administrator",
+    "palisaded",
+    "palisade",
+    "passphrase",
+    "passwords",
+    "password",
+    "passw0rd",
+    "p4ssw0rd",
+    "passwort",
+    "passcode",
+    "encryption",
+    "production",
+    "default",
+    "example",
+    "insecure",
+    "welcome",
+    "monkey",
+    "dragon",
+    "secret",
+    "master",
+    "server",
+    "daemon",
+    "please",
+    "vault",
+    "admin",
+    "login",
+    "super",
+    "your",
+    "test",
+];
+/// Keys that lie beside each other, and what is counted: runs along them are no choice.
+const ROWS: [&str; 6] =
+    ["1234567890", "qwertyuiop", "qwertzuiop", "asdfghjkl", "zxcvbnm", "abcdefghijklmnopqrstuvwxyz"];
+const RUN: usize = 4;
+/// Fewest letters and digits that are left when all that counts for nothing is gone.
+const MIN_OWN: usize = 14;
+
+/// Whether too little is left of a passphrase when what everybody tries first, words that come again, repetitions and
+/// runs along the keyboard count for nothing.
+fn is_guessable(text: &str) -> bool {
+    let lower = Zeroizing::new(text.to_lowercase());
+    let (mut whole, mut once) = (room(&lower), room(&lower));
+    let mut words: Vec<&str> = Vec::new();
+    for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        whole.push_str(word);
+        if !words.contains(&word) {
+            words.push(word);
+            once.push_str(word);
+        }
+    }
+    // A sentence may have a word twice; it is known all the same.
+    is_poor(whole) || is_poor(once)
+}
+
+/// Room for all of it up front, so that nothing is moved and left behind.
+fn room(text: &str) -> Zeroizing<String> {
+    Zeroizing::new(String::with_capacity(text.len()))
+}
+
+fn is_poor(mut text: Zeroizing<String>) -> bool {
+    for common in COMMON {
+        // A mark, so that what stood on either side does not become a word.
+        text = Zeroizing::new(text.replace(common, " "));
+    }
+    let text = Zeroizing::new(text.chars().collect::<Vec<char>>());
+    let own = once(&text);
+    let mut different: Vec<char> = Vec::new();
+    let (mut at, mut left) = (0, 0);
+    while let Some(character) = own.get(at) {
+        let run = run_at(own.get(at..).unwrap_or_default());
+        if run < RUN && character.is_alphanumeric() {
+            left += 1;
+            if !different.contains(character) {
+                different.push(*character);
+            }
+        }
+        at += if run < RUN { 1 } else { run };
+    }
+    let is_poor = left < MIN_OWN || different.len() < MIN_DIFFERENT;
+    zeroize::Zeroize::zeroize(&mut different);
+    is_poor
+}
+
+/// The part that a text repeats, if it is nothing but that part again and again; else all of it.
+fn once(text: &[char]) -> &[char] {
+    let repeats = |part: &usize| text.iter().zip(text.iter().skip(*part)).all(|(a, b)| a == b);
+    let part = (1..=text.len() / 2).find(repeats).unwrap_or(text.len());
+    text.get(..part).unwrap_or(text)
+}
+
+/// How many characters from the first on lie beside each other on a keyboard or in the alphabet, either way.
+fn run_at(text: &[char]) -> usize {
+    let along = |row: &str| {
+        let place = |c: &char| row.chars().position(|key| key == *c);
+        let follows = |step: isize| {
+            let pairs = text.iter().zip(text.iter().skip(1));
+            let beside = |(a, b): &(&char, &char)| {
+                place(a).zip(place(b)).is_some_and(|(a, b)| a.checked_add_signed(step) == Some(b))
+            };
+            1 + pairs.take_while(beside).count()
+        };
+        follows(1).max(follows(-1))
+    };
+    ROWS.into_iter().map(along).max().unwrap_or(1)
 }
 
 /// How a passphrase becomes a key: costs, and a salt. Public.
@@ -145,24 +288,7 @@ impl MasterKey {
     /// # Errors
     /// [`BadKey`] when it is too easily guessed, or this machine cannot do it.
     pub fn from_passphrase(text: &str, stretch: &Stretch) -> Result<Self, BadKey> {
-        let text = text.trim();
-        if text.is_empty() {
-            return Err(BadKey::Empty);
-        }
-        if text.len() > MAX_PASSPHRASE {
-            return Err(BadKey::TooLong);
-        }
-        let mut different: Vec<char> = Vec::new();
-        for character in text.chars() {
-            if !different.contains(&character) {
-                different.push(character);
-            }
-        }
-        let is_short = text.chars().count() < MIN_PASSPHRASE || different.len() < MIN_DIFFERENT;
-        zeroize::Zeroize::zeroize(&mut different);
-        if is_short {
-            return Err(BadKey::WeakPassphrase);
-        }
+        let text = shaped(text)?;
         let Stretch { memory_kib, passes, lanes, salt } = *stretch;
         let mut bytes = Zeroizing::new([0; 32]);
         let params = Params::new(memory_kib, passes, lanes, Some(32)).map_err(|_| BadKey::Stretching)?;
@@ -218,11 +344,65 @@ mod tests {
     }
 
     #[test]
+    fn sec_02_a_new_passphrase_that_everybody_would_try_is_refused() {
+        for bad in [
+            "correct horse battery staple",
+            "Correct-Horse-Battery-Staple!",
+            "correct horse battery staple correct horse battery staple",
+            "changeme changeme changeme",
+            "passwordpassword1234",
+            "palisade-master-passphrase",
+            "my secret palisade password 2026",
+            "qwertyuiopasdfghjklzxcvbnm",
+            "abcdefghijklmnopqrstuvwxyz",
+            "zyxwvutsrqponmlkjihgfedcba",
+            "12345678901234567890 password",
+            "lantern orbit lantern orbit",
+            "orbitcopperorbitcopperorbitcopper",
+            "the quick brown fox jumps over the lazy dog",
+        ] {
+            let made = Master::Passphrase(Secret::new(bad.to_owned())).make_ring();
+            assert!(matches!(made, Err(RingError::Master(BadKey::CommonPassphrase))), "{bad}: {made:?}");
+        }
+        for good in [
+            PHRASE,
+            "seven maple ladders under a grey evening",
+            "palisade copper lantern orbit velvet",
+            "fünf Ähren über grünen Äckern",
+            "q7Rk2mZpX9vLt4WbN8cH",
+        ] {
+            assert!(!is_guessable(good), "{good}");
+        }
+    }
+
+    #[test]
+    fn sec_02_random_passphrases_are_accepted() {
+        for _ in 0..2_000 {
+            let key = MasterKey::random().unwrap();
+            let text = key.to_base64();
+            assert!(!is_guessable(text.expose().get(..24).unwrap()), "{}", text.expose());
+        }
+    }
+
+    #[test]
+    fn sec_02_whoever_has_a_weak_passphrase_still_gets_in() {
+        let weak = "correct horse battery staple";
+        let key = MasterKey::from_passphrase(weak, &Stretch::fresh().unwrap()).unwrap();
+        let ring = KeyRing::with_own_root(&key).unwrap();
+        let master = Master::Passphrase(Secret::new(weak.to_owned()));
+        assert!(master.open(&ring.kept().unwrap()).is_ok());
+        assert!(master.into_next().is_err(), "and takes another");
+    }
+
+    #[test]
     fn sec_02_a_ring_cannot_ask_for_less_or_for_far_too_much() {
         let salt = "00112233445566778899aabbccddeeff";
         for (costs, good) in [
             ("argon2id 65536 8 1", true),
-            ("argon2id 1048576 64 16", true),
+            ("argon2id 262144 16 4", true),
+            ("argon2id 262145 16 4", false),
+            ("argon2id 262144 17 4", false),
+            ("argon2id 262144 16 5", false),
             ("argon2id 65535 8 1", false),
             ("argon2id 65536 7 1", false),
             ("argon2id 65536 8 0", false),

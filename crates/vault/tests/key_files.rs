@@ -216,28 +216,52 @@ fn sec_02_a_program_has_a_deadline() {
     }
 }
 
-/// What leaves the program's group and holds its pipe open is not waited for, and keeps no thread of ours.
+/// What leaves the program's group and holds its pipe open is not waited for, and keeps no thread of ours: the program
+/// has ended, and what it said counts.
 #[test]
 fn sec_02_a_pipe_that_stays_open_keeps_nobody() {
     let folder = folder();
     let mark = folder.path().join("pid");
-    let body = format!("setsid sleep 600 & echo $! > {}; exit 0", mark.display());
     // A thread without a name of its own has that of the one that made it.
     let name = |task: &Path| fs::read_to_string(task.join("comm")).unwrap_or_default();
     let threads = || {
         let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
         tasks.filter(|task| name(task) == name(Path::new("/proc/thread-self"))).count()
     };
-    let argv = program(folder.path(), &body);
+    let key = vault::MasterKey::random().unwrap();
+    let text = key.to_base64();
     let before = threads();
-    for _ in 0..8 {
-        let error = read_program(&argv, std::time::Duration::from_millis(300)).unwrap_err();
-        assert!(error.to_string().contains("did not end"), "{error}");
+    let long = std::time::Duration::from_secs(3_600);
+    for round in 0..8 {
+        let said = if round % 2 == 0 { text.expose().as_str() } else { "" };
+        // It ends when the other is in a session of its own, so that it is not ended with the group.
+        let body = format!(
+            "echo '{said}'; setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' & \
+             while [ ! -e {0} ]; do sleep 0.01; done; exit 0",
+            mark.display()
+        );
+        // Nobody would wait for this deadline.
+        let read = read_program(&program(folder.path(), &body), long);
+        match read {
+            Ok(read) => {
+                assert_eq!(KeyRing::new(read).fingerprint(), KeyRing::new(copy(&text)).fingerprint());
+                assert_eq!(round % 2, 0);
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("is not a usable key"), "it ended in time: {error}");
+                assert_eq!(round % 2, 1);
+            }
+        }
         let left = fs::read_to_string(&mark).unwrap().trim().parse().ok();
         let left = left.and_then(rustix::process::Pid::from_raw).unwrap();
         rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
+        fs::remove_file(&mark).unwrap();
     }
     assert_eq!(threads(), before);
+}
+
+fn copy(text: &vault::Secret<String>) -> vault::MasterKey {
+    vault::MasterKey::from_hex_or_base64(text.expose()).unwrap()
 }
 
 /// As systemd makes them: root's, of mode 0440, in a directory that others do not get into.

@@ -43,12 +43,16 @@ impl TotpSeed {
         Self::of_any_build(ring, user, sealed).ok()
     }
 
-    /// Builds before there were epochs sealed seeds as values of the ring itself; a rotation seals them anew.
+    /// Builds before there were epochs sealed seeds as values of the ring itself; a rotation seals them anew, and none is
+    /// left when the first is done.
     fn of_any_build(ring: &KeyRing, user: UserId, sealed: Vec<u8>) -> Result<Self, OpenError> {
         let id = user.to_string();
         let seed = match SealedRecord::parse(sealed.clone()) {
             Ok(record) => ring.open_record(&place(&id), &record)?,
-            Err(_) => ring.open(&place(&id), &Sealed::parse(sealed)?)?,
+            Err(_) if ring.epoch() == 1 || ring.is_rotating() => {
+                ring.open(&place(&id), &Sealed::parse(sealed)?)?
+            }
+            Err(error) => return Err(error),
         };
         Ok(Self(seed))
     }
@@ -110,6 +114,20 @@ mod tests {
         assert!(TotpSeed::open(&ring, user, new.clone()).unwrap().0.matches(b"12345678901234567890"));
         assert!(TotpSeed::carry_over(&ring, user, &new).unwrap().is_none(), "once");
         assert!(TotpSeed::open(&ring, user, b"12345678901234567890".to_vec()).is_none(), "nor a plain one");
+    }
+
+    #[test]
+    fn sec_04_a_seed_that_an_earlier_build_sealed_ends_with_the_first_rotation() {
+        let ring = KeyRing::new(vault::MasterKey::random().unwrap());
+        let user = UserId::random();
+        let old = ring.seal(&place(&user.to_string()), b"12345678901234567890").unwrap().as_bytes().to_vec();
+        ring.adopt(ring.turn(&vault::MasterKey::random().unwrap()).unwrap());
+        assert!(TotpSeed::open(&ring, user, old.clone()).is_some(), "it is carried over yet");
+        let new = TotpSeed::carry_over(&ring, user, &old).unwrap().unwrap();
+        ring.adopt(ring.settle(2).unwrap());
+        assert!(TotpSeed::open(&ring, user, old.clone()).is_none());
+        assert!(TotpSeed::carry_over(&ring, user, &old).is_err());
+        assert!(TotpSeed::open(&ring, user, new).is_some());
     }
 
     #[test]

@@ -248,7 +248,7 @@ impl Asked<'_> {
                     .map_err(|error| broken(&error))?,
             },
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            command: output::kept_words(&self.command),
+            command: output::kept_words(self.command),
             cwd: kept(self.caller.directory.as_os_str()),
             worktree: Some(kept(self.caller.worktree.as_os_str())),
             profile: self.profile(),

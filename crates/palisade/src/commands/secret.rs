@@ -182,11 +182,12 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
     };
     let is_given = file.is_some();
     let mut body = RotateRequest { resume: false, new_key_file: file };
-    let (mut done, mut resumed) = (0, None);
+    let (mut done, mut resumed, mut same_passphrase) = (0, None, false);
     loop {
         let step = client.rotate_keys(&body)?;
         done += step.done;
         let resumed = *resumed.get_or_insert(!step.begun);
+        same_passphrase |= step.same_passphrase;
         if !quiet {
             tell(&format!("epoch {}: {done} of {} values carried over", step.epoch, done + step.left));
         }
@@ -200,6 +201,9 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
             if !step.own_root {
                 text.push_str(FIRST_KEY);
             }
+            if same_passphrase {
+                text.push_str(SAME_PASSPHRASE);
+            }
             if is_given {
                 text.push_str(
                     "Give the daemon the new key before its next start, then remove the earlier one.\n",
@@ -207,7 +211,7 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
             }
             let result = json!({
                 "epoch": step.epoch, "key": step.key, "values": done, "resumed": resumed, "finished": true,
-                "own_root": step.own_root
+                "own_root": step.own_root, "same_passphrase": same_passphrase
             });
             return Ok(Shown::new(&result, text));
         }
@@ -216,6 +220,10 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
         body.new_key_file = None;
     }
 }
+
+/// What a rotation does not change where it goes on with the passphrase of before.
+const SAME_PASSPHRASE: &str = "The passphrase is the same, only its salt is new: whoever knows it opens the keys as before. \
+    Name a file with a new one by --new-key-file to change it.\n";
 
 /// What a rotation does not change in an installation that was made before there were key rings.
 const FIRST_KEY: &str = "This installation is older than its key ring: its first master key stays the root that the keys of \

@@ -529,6 +529,107 @@ on_both_engines! {
     sec_06_who_may_not_have_it_is_refused_on_the_record,
     sec_06_a_lease_ends_with_its_secret,
     sec_06_a_lease_ends_with_the_right_to_it,
+    sec_06_a_lease_outlives_the_token_and_ends_with_the_login,
+    sec_06_a_lease_goes_on_while_nobody_can_tell,
+}
+
+/// A token is short and a run is not: a lease ends with its time or with the right, not with the token that showed it.
+async fn sec_06_a_lease_outlives_the_token_and_ends_with_the_login(kept: Kept) {
+    let lifetimes = access::Lifetimes { access: MINUTE, ..access::Lifetimes::default() };
+    let house = House::with(kept.source(), lifetimes).await;
+    let owner = house.owner().await;
+    let ana = house.user(&owner, "ana", Role::Member).await;
+    let bo = house.user(&owner, "bo", Role::Member).await;
+    drop(add(&house, &ana, SecretOwner::User(ana.id), "KEY", "a value that is lent").await);
+    let lent = lease(&house, &ana, "KEY", None, "ana").await.unwrap();
+    let live = || house.runtime.with_lease(lent.lease, "ana", |_| ()).is_ok();
+    house.clock.advance(2 * MINUTE);
+    assert!(
+        house.runtime.auth().authenticate(ana.tokens.access.expose()).await.is_err(),
+        "the token is over"
+    );
+    let tokens = house.login(&owner.email, crate::house::PASSWORD, "later").await.unwrap();
+    let owner = house.someone("owner@example.org", tokens).await;
+    house.runtime.disable_user(&owner.who, bo.id).await.unwrap();
+    assert!(live(), "everything lent was judged again, and this may go on");
+    house.runtime.disable_user(&owner.who, ana.id).await.unwrap();
+    assert!(!live(), "the right");
+}
+
+/// A store that does not answer takes no right away.
+async fn sec_06_a_lease_goes_on_while_nobody_can_tell(kept: Kept) {
+    let house = House::on(kept).await;
+    let owner = house.owner().await;
+    let tree = worktree(&house, &owner, "demo").await;
+    let [ana, bo, cy] = ["ana", "bo", "cy"];
+    let ana = house.user(&owner, ana, Role::Member).await;
+    let bo = house.user(&owner, bo, Role::Member).await;
+    let cy = house.user(&owner, cy, Role::Member).await;
+    drop(add(&house, &owner, SecretOwner::Worktree(tree), "KEY", "a value that is lent").await);
+    let lent = lease(&house, &ana, "KEY", Some(tree), "ana").await.unwrap();
+    let others = lease(&house, &bo, "KEY", Some(tree), "bo").await.unwrap();
+    let live = |lent: &Lent, consumer: &str| house.runtime.with_lease(lent.lease, consumer, |_| ()).is_ok();
+    house.sql("ALTER TABLE worktrees RENAME TO worktrees_away", &[]).await;
+    house.runtime.disable_user(&owner.who, bo.id).await.unwrap();
+    assert!(!live(&others, "bo"), "who may not is known without it");
+    assert!(live(&lent, "ana"), "who may cannot be told");
+    house.sql("ALTER TABLE worktrees_away RENAME TO worktrees", &[]).await;
+    house.runtime.disable_user(&owner.who, cy.id).await.unwrap();
+    assert!(live(&lent, "ana"), "and may");
+    house.runtime.set_tier(&owner.who, tree, Tier::None).await.unwrap();
+    assert!(!live(&lent, "ana"), "until they may not");
+}
+
+/// Another daemon had the database and changed its keys: whatever this one would seal is refused, and so is its rotation.
+#[tokio::test]
+async fn sec_04_nothing_is_sealed_under_a_ring_that_is_not_there_any_more() {
+    let house = House::on(Kept::Postgres).await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "KEY", "value").await);
+    let (_, offered) = house.runtime.offer_totp(&owner.who).await.unwrap();
+    let seed = TotpSeed::open(&house.ring, owner.id, offered.clone()).unwrap();
+    let mut rows = Vec::new();
+    for round in 0..2 {
+        let before = house.ring.kept();
+        let other = MasterKey::random().unwrap();
+        let theirs = match &before {
+            // As long as there is none, whoever rotates first makes it.
+            None => KeyRing::with_own_root(&other).unwrap().kept().unwrap(),
+            Some(_) => house.ring.turn(&other).unwrap().bytes().to_vec(),
+        };
+        match &before {
+            None => {
+                house.sql("INSERT INTO key_ring (id, kept) VALUES (1, $1)", &[theirs.clone().into()]).await
+            }
+            Some(_) => house.sql("UPDATE key_ring SET kept = $1", &[theirs.clone().into()]).await,
+        };
+        let there = house.count("SELECT COUNT(*) FROM secrets").await;
+        let refused = house.runtime.add_secret(&owner.who, new(me, "LATE"), value("late")).await.unwrap_err();
+        assert!(refused.to_string().contains("were changed by another daemon"), "{refused}");
+        let code = seed.code_at(house.clock.now());
+        let proof = Proof { password: crate::house::password(), totp: Some(&code), peer: "10.0.0.2" };
+        let refused = house.runtime.confirm_totp(&owner.who, proof, offered.clone(), &code).await;
+        assert!(refused.is_err(), "a seed is sealed too");
+        let next = Some(NextMaster::Given(MasterKey::random().unwrap()));
+        let refused = house.runtime.rotate_keys(&owner.who, next, true).await.unwrap_err();
+        assert!(refused.to_string().contains("start the daemon"), "{refused}");
+        assert_eq!(house.kept_ring().await, theirs, "their ring stays");
+        assert_eq!(house.count("SELECT COUNT(*) FROM secrets").await, there);
+        assert_eq!(house.count("SELECT COUNT(*) FROM users WHERE totp IS NOT NULL").await, 0);
+        rows.push(theirs);
+        // And without them it goes on: with a ring of its own for the second round.
+        match before {
+            None => house.sql("DELETE FROM key_ring", &[]).await,
+            Some(before) => house.sql("UPDATE key_ring SET kept = $1", &[before.into()]).await,
+        };
+        if round == 0 {
+            let next = Some(NextMaster::Given(MasterKey::random().unwrap()));
+            assert!(rotate(&house, &owner, next).await.finished);
+        }
+    }
+    assert_eq!(given(&house, &owner, "KEY").await.unwrap(), b"value");
+    assert_eq!(rows.len(), 2);
 }
 
 /// A lease ends with what it was lent from: the secret that is removed or replaced, and no other.

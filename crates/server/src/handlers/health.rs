@@ -45,7 +45,7 @@ pub(crate) async fn checks(app: &App) -> Vec<Check> {
         })
         .collect();
     // This process goes on without its key, the next start would not.
-    let fault = app.master.fault(app.runtime.ring());
+    let fault = app.master.fault(app.runtime.ring(), &app.tried).await;
     checks.push(Check { name: "keys".into(), ok: fault.is_none(), detail: fault.unwrap_or_default().into() });
     checks.push(Check {
         name: "running".into(),

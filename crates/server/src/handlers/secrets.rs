@@ -152,6 +152,7 @@ pub(crate) async fn rotate(
         left: step.left,
         finished: step.finished,
         own_root: step.own_root,
+        same_passphrase: step.same_passphrase,
     }))
 }
 

@@ -44,7 +44,7 @@ async fn all(
     drop(store.remove_secret(()).await);
     drop(store.lease_secret(()).await);
     drop(store.reseal((), 1, 1, seal).await);
-    drop(store.keep_key_ring((), b"").await);
+    drop(store.keep_key_ring((), None, b"").await);
     drop(store.add_policy(()).await);
     drop(store.remove_policy(()).await);
     drop(store.events_after((), 0, 1).await);

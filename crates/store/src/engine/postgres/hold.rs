@@ -1,7 +1,7 @@
 //! Holds the database for one daemon: an advisory lock on a connection of its own.
 //!
 //! The server lets go when that connection ends, whoever ended it. So it is watched, and taken again when lost.
-//! Invariant: between loss and taking again nothing is written. Not here: what a daemon does when another one
+//! Invariant: between loss and the word that what was found then is ours nothing is written. Not here: what a daemon does when another one
 //! was faster (`runtime`).
 
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -26,6 +26,8 @@ pub(super) enum Holding {
     Unasked,
     /// The connection that has the lock, and when the server last answered on it.
     Held(Arc<ClientWrapper>, Instant),
+    /// Taken again; nobody looked yet what others did meanwhile.
+    Unproven(Arc<ClientWrapper>),
     /// The connection fell silent and was given up.
     Lost,
 }
@@ -33,22 +35,29 @@ pub(super) enum Holding {
 impl Postgres {
     /// Takes the database for this daemon; false if another has it.
     pub(in crate::engine) async fn hold(&self) -> Result<bool, EngineError> {
+        let taken = self.take().await?;
+        let is_taken = taken.is_some();
+        if let Some(client) = taken {
+            *self.holding() = Holding::Held(Arc::new(client), Instant::now());
+        }
+        Ok(is_taken)
+    }
+
+    async fn take(&self) -> Result<Option<ClientWrapper>, EngineError> {
         let client = Object::take(self.client().await?);
         let sql = "SELECT pg_try_advisory_lock(7083771718)";
         let rows = super::within(statement::query(&client, sql, &[])).await?;
         let taken = rows.first().map_or(Ok(false), |row| row.flag(0))?;
-        if taken {
-            *self.holding() = Holding::Held(Arc::new(client), Instant::now());
-        }
-        Ok(taken)
+        Ok(taken.then_some(client))
     }
 
-    /// Looks whether the hold stands, and takes it again if not.
+    /// Looks whether the hold stands, and takes it again if not; then nothing is written until [`Self::confirm_hold`].
     pub(in crate::engine) async fn keep_hold(&self) -> Result<Hold, EngineError> {
         let proved = match &*self.holding() {
             Holding::Unasked => return Ok(Hold::Kept),
             Holding::Held(client, at) if !client.is_closed() => Some((Arc::clone(client), *at)),
-            Holding::Held(..) | Holding::Lost => None,
+            Holding::Unproven(client) if !client.is_closed() => return Ok(Hold::Retaken),
+            Holding::Held(..) | Holding::Unproven(_) | Holding::Lost => None,
         };
         if let Some((client, at)) = proved {
             if at.elapsed() < PROVE {
@@ -61,7 +70,21 @@ impl Postgres {
             }
             *self.holding() = Holding::Lost; // and the connection closes
         }
-        Ok(if self.hold().await? { Hold::Retaken } else { Hold::Taken })
+        Ok(match self.take().await? {
+            Some(client) => {
+                *self.holding() = Holding::Unproven(Arc::new(client));
+                Hold::Retaken
+            }
+            None => Hold::Taken,
+        })
+    }
+
+    /// What was found when the database was taken again is ours: changes may begin.
+    pub(in crate::engine) fn confirm_hold(&self) {
+        let mut holding = self.holding();
+        if let Holding::Unproven(client) = &*holding {
+            *holding = Holding::Held(Arc::clone(client), Instant::now());
+        }
     }
 
     /// Whether a change may begin.
@@ -69,7 +92,7 @@ impl Postgres {
         match &*self.holding() {
             Holding::Unasked => Ok(()),
             Holding::Held(client, _) if !client.is_closed() => Ok(()),
-            Holding::Held(..) | Holding::Lost => Err(EngineError::Gone(None)),
+            Holding::Held(..) | Holding::Unproven(_) | Holding::Lost => Err(EngineError::Gone(None)),
         }
     }
 

@@ -15,6 +15,12 @@ use crate::calls::{CALLS, Stage, Who, is_final};
 /// A value of no known shape, so that only its being secret keeps it away.
 pub(crate) const VALUE: &str = "marmalade-quilt-zebra-4711";
 
+/// A key that may do everything its owner may.
+pub(crate) fn admin_key(client: &Client) -> String {
+    let asked = api::CreateKeyRequest { label: "for the test".into(), scope: "admin".into(), days: None };
+    client.create_key(&asked).unwrap().secret.0
+}
+
 pub(crate) fn secret(name: &str, value: &str, owner: Option<&str>) -> AddSecretRequest {
     AddSecretRequest {
         name: name.into(),

@@ -10,7 +10,7 @@ use tests::Host;
 use vault::{KeyRing, MasterKey, Purpose, RingError};
 
 use crate::gateway_wire::psql;
-use crate::secrets::{palisade, secret};
+use crate::secrets::{admin_key, palisade, secret};
 use crate::secrets_rotation::{assert_all, kill_while_rotating, values};
 
 /// The ring that the database holds, sealed.
@@ -42,12 +42,7 @@ fn sec_04_on_postgresql_the_earlier_key_is_worth_nothing() {
     let place = host.place().to_owned();
     let client = host.owner().client.clone();
     client.add_secret(&secret("S_0", "value of S_0", None)).unwrap();
-    let made = client.create_key(&api::CreateKeyRequest {
-        label: "for the test".into(),
-        scope: "admin".into(),
-        days: None,
-    });
-    let api_key = made.unwrap().secret.0;
+    let api_key = admin_key(&client);
     assert!(!host.data().join("keyring").exists(), "it lies where the rows are");
     let before = kept(&host, &source);
     let refused = client.rotate_keys(&RotateRequest::default()).unwrap_err();

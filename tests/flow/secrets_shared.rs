@@ -11,7 +11,7 @@ use tests::{Host, HostBuilder};
 use vault::{KeyRing, MasterKey};
 
 use crate::gateway_wire::{psql, until};
-use crate::secrets::secret;
+use crate::secrets::{admin_key, secret};
 use crate::secrets_rotation::assert_all;
 
 fn kept(data: &Path, source: &Source) -> KeptRing {
@@ -111,12 +111,7 @@ fn sec_04_a_daemon_that_slept_through_a_rotation_ends_and_loses_nothing() {
     let mut host = with(&url, &old).start();
     let client = host.owner().client.clone();
     client.add_secret(&secret("S_0", "value of S_0", None)).unwrap();
-    let made = client.create_key(&api::CreateKeyRequest {
-        label: "for the test".into(),
-        scope: "admin".into(),
-        days: None,
-    });
-    let api_key = made.unwrap().secret.0;
+    let api_key = admin_key(&client);
     let signal = |name: &str| {
         let pid = host.pid().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+#[path = "common/streamed.rs"]
+mod streamed;
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -9,15 +11,7 @@ use std::time::{Duration, Instant};
 use common::{KEPT, SECRETS, SHAPES};
 use proptest::prelude::*;
 use redact::{Redactor, Sink};
-
-fn streamed<'a>(redactor: &Redactor, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut sink = Sink::new(redactor.clone(), Vec::new());
-    for part in parts {
-        sink.write_all(part).unwrap();
-        sink.flush().unwrap();
-    }
-    sink.finish().unwrap()
-}
+use streamed::streamed;
 
 fn samples() -> Vec<String> {
     let alone = SECRETS.iter().map(|(_, secret)| format!("before {secret} after\nnext line\n"));

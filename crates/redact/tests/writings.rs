@@ -2,24 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
+#[path = "common/streamed.rs"]
+mod streamed;
 #[path = "common/writings.rs"]
 mod writings;
 
-use std::io::Write;
-
 use common::{KEPT, SECRETS, SHAPES};
 use proptest::prelude::*;
-use redact::{Redactor, Sink};
+use redact::Redactor;
+use streamed::streamed;
 use writings::{KEPT_TOO, WRITINGS};
-
-fn streamed<'a>(redactor: &Redactor, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut sink = Sink::new(redactor.clone(), Vec::new());
-    for part in parts {
-        sink.write_all(part).unwrap();
-        sink.flush().unwrap();
-    }
-    sink.finish().unwrap()
-}
 
 /// A key that nobody has, in lines of 64.
 const BODY: &[&str] = &[

@@ -57,7 +57,7 @@ pub fn ring_file(data: &Path) -> RingFile {
 pub async fn kept_ring(data: &Path, source: &Source) -> Result<KeptRing, FindRingError> {
     let file = ring_file(data);
     let embedded = embedded_store(data);
-    let begun = embedded || data.join("ledger").exists() || unfinished(data).is_err();
+    let begun = begun(data);
     let Source::Postgres(url) = source else {
         return match (file.exists(), begun) {
             (true, _) => Ok(KeptRing::Ring(file.bytes()?)),
@@ -73,6 +73,12 @@ pub async fn kept_ring(data: &Path, source: &Source) -> Result<KeptRing, FindRin
         KeptRing::New if begun => Ok(KeptRing::Older),
         found @ (KeptRing::New | KeptRing::Older) => Ok(found),
     }
+}
+
+/// Whether there is anything here, besides a ring, that was made under a key.
+#[must_use]
+pub fn begun(data: &Path) -> bool {
+    embedded_store(data) || data.join("ledger").exists() || unfinished(data).is_err()
 }
 
 fn embedded_store(data: &Path) -> bool {

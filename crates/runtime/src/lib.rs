@@ -33,7 +33,7 @@ pub use backup::{BackupError, RestoreError, Unfinished, restore, unfinished};
 pub use boot::{Boot, BootError, Mode, Runtime, Source, UpgradeError, open_engine, upgrade};
 pub use event::{EventError, Follower};
 pub use hold::HoldLost;
-pub use keeper::{FindRingError, kept_ring, ring_file};
+pub use keeper::{FindRingError, begun, kept_ring, ring_file};
 pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};

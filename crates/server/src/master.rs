@@ -212,7 +212,7 @@ pub(crate) fn master(places: &Places, settings: &Settings) -> Result<(Master, Op
     if settings.key_file.is_some() || file.exists() {
         return Ok((from.read()?, None));
     }
-    if begun(settings) {
+    if runtime::begun(&settings.data) || runtime::ring_file(&settings.data).exists() {
         return Err(MasterError::KeyLost(settings.data.clone(), file.clone()));
     }
     match (settings.mode, &settings.source) {
@@ -222,14 +222,6 @@ pub(crate) fn master(places: &Places, settings: &Settings) -> Result<(Master, Op
         }
         (Mode::Team, _) => Err(MasterError::KeyNeeded("mode `team`")),
     }
-}
-
-/// Whether there is anything here that was made under a key.
-fn begun(settings: &Settings) -> bool {
-    settings.data.join("store").join("palisade.db").exists()
-        || settings.data.join("ledger").exists()
-        || runtime::ring_file(&settings.data).exists()
-        || runtime::unfinished(&settings.data).is_err()
 }
 
 /// The ring that the master opens. A new installation gets one with a root of its own, so that the master can be replaced

@@ -10,6 +10,7 @@ use std::sync::{PoisonError, RwLock};
 use access::{Permit, RotateKeys};
 
 use crate::engine::{Engine, EngineError, MigrateError, Row, Tx};
+use crate::standing::NAME_MASTER_KEY;
 use crate::{MIGRATIONS, Store, StoreError};
 
 /// What a database says about its keys before anything is started on it.
@@ -71,8 +72,7 @@ impl Store {
     pub async fn begin_key_ring(&self, name: &str, kept: &[u8]) -> Result<Vec<u8>, StoreError> {
         let mut tx = self.engine.write().await?;
         if tx.exec(BEGIN, &[kept.to_vec().into()]).await? > 0 {
-            let sql = "INSERT INTO installation (id, master_key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
-            tx.exec(sql, &[name.into()]).await?;
+            tx.exec(NAME_MASTER_KEY, &[name.into()]).await?;
         }
         let row = tx.row(READ, &[]).await?.ok_or(StoreError::Missing("key ring"))?;
         tx.commit().await?;

@@ -13,6 +13,10 @@ pub struct RememberedLine {
     pub line: String,
 }
 
+/// What stands there stays.
+pub(crate) const NAME_MASTER_KEY: &str =
+    "INSERT INTO installation (id, master_key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
+
 impl Store {
     /// The name of the master key that this store belongs to, if it was written down yet.
     pub async fn master_key_name(&self) -> Result<Option<String>, StoreError> {
@@ -23,8 +27,7 @@ impl Store {
     /// Writes down which master key this store belongs to; what stands there stays.
     pub async fn keep_master_key_name(&self, name: &str) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
-        let sql = "INSERT INTO installation (id, master_key) VALUES (1, $1) ON CONFLICT (id) DO NOTHING";
-        tx.exec(sql, &[name.into()]).await?;
+        tx.exec(NAME_MASTER_KEY, &[name.into()]).await?;
         Ok(tx.commit().await?)
     }
 

@@ -10,5 +10,6 @@ mod passes;
 mod permits;
 mod policies;
 mod record;
+mod rotation;
 mod secrets;
 mod throttle;

@@ -25,7 +25,7 @@ test: ## everything: format, lints, unit tests, flows, the real PostgreSQL, sche
 	@if command -v npm >/dev/null 2>&1; then $(MAKE) --no-print-directory web; \
 	else echo "npm is not installed: what the web uses of the API is not checked here"; fi
 	cargo build --workspace
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 test-full: ## the same with full counts; takes long
 	PALISADE_SCALE=1 $(MAKE) --no-print-directory test

@@ -131,6 +131,26 @@ fn terminate(place: &kit::Place, like: &str) {
     assert_ne!(Server::shared().sql("postgres", &sql), "0");
 }
 
+/// A daemon that is started again finds the database held until the server has seen the end of the one before.
+#[tokio::test]
+async fn the_hold_of_a_daemon_that_just_ended_is_waited_for() {
+    let store = kit::postgres().await;
+    let other = store.place.open().await;
+    assert!(other.hold().await.unwrap());
+    let ending = async {
+        let asked = format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND query LIKE '%pg_try_advisory_lock%'",
+            database_of(&store.place)
+        );
+        while Server::shared().sql("postgres", &asked) != "2" {
+            tokio::task::yield_now().await;
+        }
+        other.close().await.unwrap();
+    };
+    let (held, ()) = tokio::join!(store.engine.hold(), ending);
+    assert!(held.unwrap());
+}
+
 /// AUT-15: a hold that is lost stops writes until it is taken again, and until somebody looked at what was found then;
 /// another holder is noticed.
 #[tokio::test]

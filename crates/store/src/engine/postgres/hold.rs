@@ -18,6 +18,11 @@ const PROVE: Duration = Duration::from_secs(5);
 /// How long the server may take to answer that.
 const ANSWER: Duration = Duration::from_secs(5);
 
+/// How long a daemon that just ended may still have the database: the server lets go only when it sees the connection's end.
+const ENDING: Duration = Duration::from_secs(2);
+/// How often it is asked for meanwhile.
+const AGAIN: Duration = Duration::from_millis(50);
+
 /// What holds the database.
 #[derive(Default)]
 pub(super) enum Holding {
@@ -33,9 +38,9 @@ pub(super) enum Holding {
 }
 
 impl Postgres {
-    /// Takes the database for this daemon; false if another has it.
+    /// Takes the database for this daemon; false if another has it and is not just ending.
     pub(in crate::engine) async fn hold(&self) -> Result<bool, EngineError> {
-        let taken = self.take().await?;
+        let taken = self.take(ENDING).await?;
         let is_taken = taken.is_some();
         if let Some(client) = taken {
             *self.holding() = Holding::Held(Arc::new(client), Instant::now());
@@ -43,12 +48,19 @@ impl Postgres {
         Ok(is_taken)
     }
 
-    async fn take(&self) -> Result<Option<ClientWrapper>, EngineError> {
+    async fn take(&self, wait: Duration) -> Result<Option<ClientWrapper>, EngineError> {
         let client = Object::take(self.client().await?);
-        let sql = "SELECT pg_try_advisory_lock(7083771718)";
-        let rows = super::within(statement::query(&client, sql, &[])).await?;
-        let taken = rows.first().map_or(Ok(false), |row| row.flag(0))?;
-        Ok(taken.then_some(client))
+        let (sql, begun) = ("SELECT pg_try_advisory_lock(7083771718)", Instant::now());
+        loop {
+            let rows = super::within(statement::query(&client, sql, &[])).await?;
+            if rows.first().map_or(Ok(false), |row| row.flag(0))? {
+                return Ok(Some(client));
+            }
+            if begun.elapsed() >= wait {
+                return Ok(None);
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
     }
 
     /// Looks whether the hold stands, and takes it again if not; then nothing is written until [`Self::confirm_hold`].
@@ -70,7 +82,7 @@ impl Postgres {
             }
             *self.holding() = Holding::Lost; // and the connection closes
         }
-        Ok(match self.take().await? {
+        Ok(match self.take(Duration::ZERO).await? {
             Some(client) => {
                 *self.holding() = Holding::Unproven(Arc::new(client));
                 Hold::Retaken

@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::event::PollFlags;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -193,6 +194,14 @@ pub(crate) struct Filled {
     pub(crate) tree: Tree,
     pub(crate) line: Line,
     pub(crate) groups: Groups,
+}
+
+impl Filled {
+    /// Its mounts, which stay as long as somebody has this.
+    pub(crate) fn mounts(&self) -> Option<OwnedFd> {
+        let path = format!("/proc/{}/ns/mnt", self.tree.pid.as_raw_pid());
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+    }
 }
 
 /// A sandbox that has its plan and does not stand yet.

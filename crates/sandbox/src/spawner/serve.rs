@@ -35,11 +35,20 @@ struct Run {
     begun: bool,
     gone: bool,
     ended: Option<Ended>,
+    /// Its mounts: kept, so that its last process does not take them all down before anyone is told that it ended.
+    mounts: Option<OwnedFd>,
 }
 
 impl Run {
-    fn go(&mut self) -> io::Result<()> {
+    fn new(standing: Filled) -> Self {
+        Self { standing, begun: false, gone: false, ended: None, mounts: None }
+    }
+
+    fn go(&mut self, keeps_mounts: bool) -> io::Result<()> {
         self.begun = true;
+        if keeps_mounts {
+            self.mounts = self.standing.mounts();
+        }
         Ok(self.standing.line.go(None)?)
     }
 }
@@ -65,8 +74,9 @@ struct Server {
     mounts: OwnedFd,
     /// When there was last time to clear away.
     cleared: Instant,
-    /// Groups of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there is time.
-    left: Vec<Groups>,
+    /// Groups and mounts of sandboxes that are gone, and sandboxes for orders that did not come: to be removed when there
+    /// is time.
+    left: Vec<(Groups, Option<OwnedFd>)>,
     unwanted: Vec<Prepared>,
     /// Until when nothing is made ahead, because it could not be.
     pause: Option<Instant>,
@@ -326,7 +336,7 @@ impl Server {
                 let why = "it does not stand yet: wait for `ready`".into();
                 Some(Answer::Refused { run: Some(run), why })
             }
-            Some(Verb::Go { run }) => match self.runs.get_mut(&run).map(Run::go) {
+            Some(Verb::Go { run }) => match self.begins(&run) {
                 Some(Ok(())) => {
                     // Now the command works and nobody waits for us.
                     if self.pool.len() < self.options.pool / 2 {
@@ -371,6 +381,12 @@ impl Server {
         }
     }
 
+    fn begins(&mut self, run: &RunId) -> Option<io::Result<()>> {
+        // With others beside it there may be no time to take mounts down here.
+        let keeps_mounts = self.runs.len() == 1;
+        Some(self.runs.get_mut(run)?.go(keeps_mounts))
+    }
+
     fn is_ordered(&self, run: &RunId) -> bool {
         self.ordered.iter().any(|one| one.run == *run)
     }
@@ -398,7 +414,7 @@ impl Server {
         let Ordered { run, shape, standing, .. } = one;
         if account.as_ref().is_ok_and(|account| account.differences.is_empty()) {
             self.last = Some(shape);
-            self.runs.insert(run.clone(), Run { standing, begun: false, gone: false, ended: None });
+            self.runs.insert(run.clone(), Run::new(standing));
         }
         Some(answer(run, account))
     }
@@ -421,7 +437,7 @@ impl Server {
             match account(&found.standing, &found.plan, &standard, Some(&path), table) {
                 Ok(account) if account.differences.is_empty() => {
                     let standing = found.standing;
-                    self.runs.insert(run, Run { standing, begun: false, gone: false, ended: None });
+                    self.runs.insert(run, Run::new(standing));
                     return Ok(Some(account));
                 }
                 // Something was changed under it: made anew.
@@ -551,7 +567,7 @@ impl Server {
         if self.left.len() >= MOST_LEFT {
             self.left.clear();
         }
-        self.left.push(std::mem::take(&mut run.standing.groups));
+        self.left.push((std::mem::take(&mut run.standing.groups), run.mounts.take()));
         Some(Answer::Ended { run: name.clone(), ended: run.ended.unwrap_or(Ended::Killed) })
     }
 }

@@ -137,6 +137,9 @@ fn hostile(redactor: &Redactor, clean: &str) -> Row {
         "%41",
         "\\u0041",
         "Bearer bearer ",
+        "token token=",
+        "Cookie: a ",
+        "auth=\"",
     ];
     let mut slowest = ("", 0.0);
     let size = 1 << 20;

@@ -145,6 +145,12 @@ pub(crate) fn runs(
     out.extend(open.map(|start| (start, text.len())));
 }
 
+/// A bit for each of the first so many bytes of a block.
+#[inline]
+pub(crate) fn first_bits(length: usize) -> u64 {
+    u32::try_from(BLOCK - length.min(BLOCK)).ok().and_then(|rest| u64::MAX.checked_shr(rest)).unwrap_or(0)
+}
+
 /// How many members there are.
 #[inline]
 pub(crate) fn count(text: &[u8], is_member: impl Fn(u8) -> bool) -> usize {
@@ -155,9 +161,16 @@ pub(crate) fn count(text: &[u8], is_member: impl Fn(u8) -> bool) -> usize {
 pub(crate) const ROW: usize = 32;
 
 /// The next row of at least `least` members in `text[from..]`, where none reaches in from before. `least` is no less than
-/// [`ROW`]: so a few bytes tell that there is none.
+/// [`ROW`]: so a few bytes tell that there is none. Where five bytes stand together of which none is of the core, the row
+/// may not be seen.
 #[inline]
-pub(crate) fn next_row(text: &[u8], from: usize, least: usize, set: &ByteSet) -> Option<(usize, usize)> {
+pub(crate) fn next_row(
+    text: &[u8],
+    from: usize,
+    least: usize,
+    set: &ByteSet,
+    core: &ByteSet,
+) -> Option<(usize, usize)> {
     let mut done = from;
     let mut place = from;
     while place < text.len() {
@@ -165,10 +178,11 @@ pub(crate) fn next_row(text: &[u8], from: usize, least: usize, set: &ByteSet) ->
         let around = text.get(place.saturating_sub(ROW / 2)..).and_then(|text| text.first_chunk());
         let may_be = around.is_none_or(|around: &[u8; ROW + 1]| {
             let has = |place: usize| u8::from(around.get(place).is_some_and(|byte| set.has(*byte)));
-            // Without a way out, as the processor cannot guess which of them is none.
-            let before = has(0) & has(3) & has(6) & has(9) & has(12);
-            let after = has(20) & has(23) & has(26) & has(29) & has(32);
-            has(16) & (before | after) != 0
+            // Without a way out, as the processor cannot guess which of them is none; and then the others.
+            let is_likely = has(16) & (has(4) & has(10) | has(22) & has(28)) != 0;
+            is_likely
+                && has(0) & has(2) & has(7) & has(13) | has(19) & has(25) & has(30) & has(32) != 0
+                && slice(around, 14, 19).iter().any(|byte| core.has(*byte))
         });
         if may_be || place < from + ROW / 2 {
             let lead = slice(text, done, place).iter().rev().take_while(|byte| set.has(**byte)).count();
@@ -186,16 +200,30 @@ pub(crate) fn next_row(text: &[u8], from: usize, least: usize, set: &ByteSet) ->
 /// Where at least `least` members stand from there on, within this word and the next.
 #[inline]
 fn followed(word: u64, next: u64, least: usize) -> u64 {
-    let (mut low, mut high, mut have) = (word, next, 1);
-    // Once there is none, there is none.
-    while have < least && low != 0 {
-        let step = have.min(least - have);
-        // Less than a word, as `least` is.
-        low &= low >> step | high << (BLOCK - step);
-        high &= high >> step;
-        have += step;
+    // Without a way out, as the processor cannot guess where there is none; the usual length by numbers that it knows.
+    let mut all = u128::from(word) | u128::from(next) << u64::BITS;
+    if least == USUAL {
+        for step in [1, 2, 4, 8, USUAL - 16] {
+            all &= all >> step;
+        }
+    } else {
+        let mut have = 1;
+        while have < least {
+            let step = have.min(least - have);
+            all &= all >> step;
+            have += step;
+        }
     }
-    low
+    low(all)
+}
+
+/// Fewest characters of most runs that are looked for.
+const USUAL: usize = 20;
+
+/// The first of two words.
+#[expect(clippy::cast_possible_truncation, reason = "the other word is left out on purpose")]
+const fn low(words: u128) -> u64 {
+    words as u64
 }
 
 const fn length(bits: u32) -> usize {
@@ -212,6 +240,19 @@ pub(crate) fn slice(text: &[u8], from: usize, to: usize) -> &[u8] {
 #[inline]
 pub(crate) fn at(text: &[u8], position: usize) -> Option<u8> {
     text.get(position).copied()
+}
+
+/// Whether a byte is one of these in a row, both ends included: for many at once, where a match would part ways.
+#[inline]
+pub(crate) const fn within(byte: u8, first: u8, last: u8) -> bool {
+    byte.wrapping_sub(first) <= last - first
+}
+
+/// Whether a byte is one of a few; a set is for more.
+#[inline]
+pub(crate) fn is_one_of<const N: usize>(byte: u8, these: &[u8; N]) -> bool {
+    // Without a way out, which is shorter than a search.
+    these.iter().fold(false, |is_one, this| is_one | (*this == byte))
 }
 
 /// The byte before a position, if there is one.
@@ -298,7 +339,7 @@ mod tests {
             let (from, least) = (next(text.len() + 1), ROW + next(9));
             let mut expected = Vec::new();
             runs(&text, from, least, |byte| byte == b'a', &mut expected);
-            let row = |from| next_row(&text, from, least, &HEX);
+            let row = |from| next_row(&text, from, least, &HEX, &HEX);
             let found: Vec<_> = std::iter::successors(row(from), |(_, end)| row(*end)).collect();
             assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
         }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | mask secrets in a text at hand | [`Redactor::scrub`], [`Redactor::scrub_bytes`] |
 //! | mask them in a stream | [`Sink`], a writer |
-//! | also turn home paths into `~/` | [`Redactor::with_home_paths`], [`Redactor::with_home`] |
+//! | also turn home paths into `~/` | [`Redactor::with_home_paths`], [`Redactor::with_home`], [`Redactor::for_others`] |
 //! | also mask people's data: cards, e-mail, phone, social security numbers, addresses of hosts | [`Redactor::with_personal_data`] |
 //! | mask exact values, in every form they travel in | [`Redactor::learn`], [`Redactor::forget`] |
 //! | add one's own patterns | [`Redactor::set_patterns`] |

@@ -19,11 +19,11 @@ use std::cell::Cell;
 use zeroize::Zeroize;
 
 use crate::MARK;
-use crate::bytes::{before, line_end, line_start, runs, slice};
+use crate::bytes::{at, before, line_end, line_start, runs, slice};
 use crate::find::below::Below;
 use crate::find::pem::Block;
 use crate::find::{
-    Body, Finds, Hit, Homes, RANDOM, Seen, With, families, homes, is_run, parted, personal, random,
+    Body, Finds, Hit, Homes, RANDOM, Seen, With, families, homes, is_run, parted, personal, random, resume,
 };
 use crate::known::decode::Room;
 use crate::known::{Known, REACH};
@@ -226,11 +226,22 @@ impl Machine {
         while let Some(parted) = parted(unit, place) {
             let start = line_start(unit, parted, parted - from);
             place = line_end(unit, parted);
-            self.without_unseen(rules, also, slice(unit, 0, place), start, from, limit);
+            let carry = self.without_unseen(rules, also, slice(unit, 0, place), start, from, limit);
+            let Some(block @ Carry::Block(_)) = carry else { continue };
+            // A key block that the line begins as a reader sees it goes on in the lines that follow.
+            let (mut block, after) = (block, (place + 1).min(unit.len()));
+            let end = resume(unit, after, &mut block, &mut self.finds.hits);
+            if end > after {
+                self.finds.dropped.push((after, end));
+            }
+            if end == unit.len() && !matches!(block, Carry::Nothing) {
+                self.carry = block;
+            }
         }
     }
 
-    /// Searches the line at the end of `unit` once more as a reader sees it.
+    /// Searches the line at the end of `unit` once more as a reader sees it; what it ends in, if that is not what
+    /// was found there anyway.
     fn without_unseen(
         &mut self,
         rules: &Rules,
@@ -239,7 +250,7 @@ impl Machine {
         start: usize,
         from: usize,
         limit: usize,
-    ) {
+    ) -> Option<Carry> {
         let is_inside_line = self.is_inside_line && start == from;
         let base = if is_inside_line { start.saturating_sub(CONTEXT) } else { start };
         let begin = self.seen.read(slice(unit, base, unit.len()), start - base);
@@ -248,13 +259,21 @@ impl Machine {
         let quiet = if self.finds.is_quiet(start) { self.seen.text().len() } else { 0 };
         second.begin(quiet, is_inside_line);
         second.search(rules, also, self.seen.text(), begin, limit_here);
+        let found = self.finds.hits.len();
+        let mut is_new = false;
         for hit in &second.finds.hits {
             let (first, end) = self.seen.place(hit.start, hit.end);
             let (first, end) = ((base + first).max(start), base + end);
             if end > first && first < limit {
+                // Only what a block begins with is looked for among the others.
+                if matches!(second.carry, Carry::Block(_)) && at(unit, first) == Some(b'-') {
+                    let covers = |hit: &Hit| hit.start <= first && first < hit.end;
+                    is_new |= !self.finds.hits.iter().take(found).any(covers);
+                }
                 self.finds.hits.push(Hit { start: first, end, ..*hit });
             }
         }
+        is_new.then_some(second.carry)
     }
 
     fn begin(&mut self, quiet: usize, is_inside_line: bool) {
@@ -266,6 +285,7 @@ impl Machine {
     fn edit(&mut self, unit: &[u8], from: usize) {
         self.edits.clear();
         self.finds.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
+        self.finds.dropped.sort_unstable();
         let mut dropped = self.finds.dropped.iter().copied().peekable();
         let mut done = from;
         let mut open: Option<Edit> = None;
@@ -353,8 +373,13 @@ impl Machine {
             }
             let start = line_start(out, *place, place - line);
             let end = line_end(out, *place);
-            second.begin(0, false);
             let text = slice(out, start, end);
+            // A mark alone is nothing else.
+            if text == MARK.as_bytes() {
+                line = end;
+                continue;
+            }
+            second.begin(0, false);
             if second.step(rules, also, text, 0, End::OfText) == Some(text.len()) && !second.edits.is_empty()
             {
                 changed.extend_from_slice(slice(out, copied, start));

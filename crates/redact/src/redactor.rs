@@ -44,6 +44,16 @@ impl Redactor {
         self
     }
 
+    /// For what others will read: as [`Self::with_home_paths`], and the home of whoever runs this, if it is known, is one
+    /// too.
+    #[must_use]
+    pub fn for_others(self, own_home: Option<&std::path::Path>) -> Self {
+        match own_home {
+            Some(home) => self.with_home(home.as_os_str().as_encoded_bytes()),
+            None => self.with_home_paths(),
+        }
+    }
+
     /// Also masks cards, e-mail addresses, phone and social security numbers, and addresses of hosts.
     #[must_use]
     pub fn with_personal_data(mut self) -> Self {

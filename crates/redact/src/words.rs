@@ -45,30 +45,35 @@ impl Words {
         Self { words, last, other, fourth, short }
     }
 
-    /// The words that a text ends with, in the order of the list.
+    /// The words that a text may end with, in the order of the list.
     #[inline]
-    pub(crate) fn ending(&self, text: &[u8]) -> impl Iterator<Item = &'static str> {
+    fn likely(&self, text: &[u8]) -> impl Iterator<Item = &'static str> {
         // The letter so far from the end.
         let of = |letters: &[u128; LETTERS], back: usize| {
             let byte = text.len().checked_sub(back).and_then(|place| at(text, place));
             byte.and_then(|byte| letters.get(letter(byte))).copied().unwrap_or(0)
         };
         let mut left = of(&self.last, 1) & of(&self.other, 2) & (of(&self.fourth, 4) | self.short);
-        let may_end = std::iter::from_fn(move || {
+        std::iter::from_fn(move || {
             let index = usize::try_from(left.trailing_zeros()).ok().filter(|_| left != 0)?;
             left &= left - 1;
             self.words.get(index).copied()
-        });
-        may_end.filter(|word| {
+        })
+    }
+
+    /// The words that a text ends with, in the order of the list.
+    #[inline]
+    pub(crate) fn ending(&self, text: &[u8]) -> impl Iterator<Item = &'static str> {
+        self.likely(text).filter(|word| {
             let from = text.len().checked_sub(word.len());
             from.is_some_and(|from| slice(text, from, text.len()).eq_ignore_ascii_case(word.as_bytes()))
         })
     }
 
-    /// Whether a text ends with one of them.
+    /// Whether a text in small letters ends with one of them.
     #[inline]
     pub(crate) fn end(&self, text: &[u8]) -> bool {
-        self.ending(text).next().is_some()
+        self.likely(text).any(|word| text.ends_with(word.as_bytes()))
     }
 
     /// Whether a text is one of them.

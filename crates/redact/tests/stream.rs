@@ -190,6 +190,15 @@ fn adversarial_text_takes_linear_time() {
         "----BEGIN PRIVATE KEY----&#10;",
         "MIIEowIBAAKCA",
         "IBAAKCA\n",
+        "auth=\"",
+        "auth='x'y",
+        "sig=\"a ",
+        "pass=\"1",
+        "credentials=\"a",
+        "cookie=\"a",
+        "-user=:",
+        "Cookie: a ",
+        "token token=",
     ];
     for seed in seeds {
         for (name, newline) in [("one line", ""), ("lines", "\n")] {

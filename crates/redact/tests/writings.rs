@@ -102,6 +102,27 @@ fn sec_12_a_key_block_is_masked_however_its_lines_are_written() {
 }
 
 #[test]
+fn sec_12_a_key_block_whose_first_line_holds_something_unseen_is_masked() {
+    let redactor = Redactor::new();
+    let first = "-----BEGIN RSA PRIVATE KEY-----";
+    for unseen in ["\u{200b}", "\u{ad}", "\u{feff}", "\u{1b}[1m"] {
+        for place in 1..first.len() {
+            let (a, b) = first.split_at(place);
+            // The last line of a key is too short to be known by its look.
+            let text = format!("{a}{unseen}{b}\n{}\n-----END RSA PRIVATE KEY-----\nafter\n", BODY.join("\n"));
+            let scrubbed = redactor.scrub(&text);
+            assert!(!scrubbed.contains("Op0As1Df3Gh5"), "{text:?}\n{scrubbed:?}");
+            assert!(scrubbed.ends_with("after\n"), "{scrubbed:?}");
+            for at in (0..text.len()).step_by(7) {
+                let (a, b) = text.as_bytes().split_at(at);
+                assert_eq!(streamed(&redactor, [a, b]), scrubbed.as_bytes(), "{at}: {text:?}");
+            }
+            assert_eq!(redactor.scrub(&scrubbed), scrubbed);
+        }
+    }
+}
+
+#[test]
 fn sec_13_a_certificate_stays_however_its_lines_are_written() {
     let redactor = Redactor::new();
     let body: Vec<String> =
@@ -130,10 +151,15 @@ fn glued() -> Vec<String> {
         all.push(format!("{block}secret:\n  {value}\n"));
         all.push(format!("{block} api_token: \n  {value}\n"));
         all.push(format!("{block}\"password:\n  {value}\n"));
+        all.push(format!("{block}\"- i_token: \n  - {value}\n"));
+        all.push(format!("password:\n  vapi_key=\"{block}\n"));
+        all.push(format!("api_key: |\n  v{block}token:~\n"));
         all.push(format!("ghp_16C7e42F292c6912E7710c838347Ae178B4a{block}\n"));
         all.push(format!("api_token: \n  {value}{block}\n"));
         all.push(format!("api_tokens:\n  - {value}{block}\n"));
     }
+    // A mark that stands where no value of the name above would.
+    all.push("api_key: |\nghp_16C7e42F292c6912E7710c838347Ae178B4a\n \\n".to_owned());
     all.push(format!("i_token: \n  {value}${{DB_PASSWORD:-hunter2hunter}}: "));
     all.push(format!("password:\n  {value}api_key=api_key=: "));
     all

@@ -1,9 +1,10 @@
 //! The one pass over all text: literals that stand in or before secrets, all searched at once.
 //!
-//! Three bytes at a time, folded to lower case, are a hash, and a table says whether a literal begins with that hash: mostly
-//! none. The hashes of a block are made together, as the processor works on many numbers at once, and what is left of a
-//! block is a word with a bit for each place where a literal may begin. The tables are made by the compiler, so that a
-//! program which masks a few words in all its life pays nothing for them.
+//! Three bytes at every other place, folded to lower case, are a hash, and a table says whether the first bytes of a literal or
+//! those from its second on have that hash: mostly none has. So a literal is noticed wherever it begins. The hashes of a block
+//! are made together, as the processor works on many numbers at once, and what is left of a block is a word with a bit for each
+//! place where a literal may stand. The tables are made by the compiler, so that a program which masks a few words in all
+//! its life pays nothing for them.
 
 use super::{Kind, field, pem, token};
 use crate::bytes::{BLOCK, padded, slice};
@@ -56,10 +57,8 @@ const COUNT: usize = TOKENS + NAMES + OTHERS.len();
 /// Of the hash.
 const BITS: u32 = 15;
 const HASHES: usize = 1 << BITS;
-const BUCKETS: usize = HASHES / 16;
-/// Makes capitals small; other characters become others, the same everywhere.
-const FOLD: u32 = 0x2020_2020;
-
+/// For every two letters.
+const BUCKETS: usize = 1 << 10;
 #[expect(clippy::indexing_slicing, reason = "below the length of each, at compile time")]
 const fn literal(index: usize) -> &'static str {
     if index < TOKENS {
@@ -71,34 +70,54 @@ const fn literal(index: usize) -> &'static str {
     }
 }
 
-fn kind(index: usize) -> Option<Kind> {
-    if let Some(rule) = token::RULES.get(index) {
-        return Some(Kind::Token(rule));
-    }
-    match index.checked_sub(TOKENS + NAMES) {
-        None => Some(Kind::Field),
-        Some(other) => OTHERS.get(other).map(|(_, kind)| *kind),
+#[expect(clippy::indexing_slicing, reason = "below the length of each, at compile time")]
+const fn kind(index: usize) -> Kind {
+    if index < TOKENS {
+        Kind::Token(&token::RULES[index])
+    } else if index < TOKENS + NAMES {
+        Kind::Field
+    } else {
+        OTHERS[index - TOKENS - NAMES].1
     }
 }
 
-/// Six bits of a byte: capitals are small letters, and letters are not signs or digits.
-const fn six(byte: u8) -> u16 {
-    (byte & 0x1f | (byte & 0x40) >> 1) as u16
+/// Of the pair of bytes at a place and the pair after it: capitals are small letters, and what counts least is left out.
+const fn hash(pair: u16, next: u16) -> u16 {
+    pair & 0x1f | (pair & 0x40) >> 1 | (pair & 0x1f00) >> 2 | (next & 0x0f) << 11
 }
 
-const fn hash(first: u16, second: u16, third: u16) -> u16 {
-    (first ^ second << 5 ^ third << 10) & (HASHES as u16 - 1)
+/// Of the pair of bytes at a place.
+const fn bucket(first: u8, second: u8) -> usize {
+    (first & 0x1f) as usize | ((second & 0x1f) as usize) << 5
+}
+
+/// A literal at a place, or one that begins before it.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Up to eight bytes from before the place on, in small letters, which of their bits count, and which bits make letters
+    /// small.
+    key: u64,
+    counts: u64,
+    fold: u64,
+    literal: &'static str,
+    kind: Kind,
+    /// How many bytes of the literal stand before the place: none or one.
+    back: u8,
+    /// The next of the same bucket, counted from one.
+    next: u16,
+}
+
+/// How many bytes of a literal are among those eight.
+const fn shown(back: usize) -> usize {
+    7 + back
 }
 
 struct Tables {
-    /// Of every hash, whether a literal begins with it: one or zero.
+    /// Of every hash, whether a literal has it: one or zero.
     begins: [u8; HASHES],
-    /// The first literal of a bucket of hashes, counted from one.
-    first: [u8; BUCKETS],
-    /// The literal after a literal, counted from one.
-    next: [u8; COUNT],
-    /// The first four bytes of a literal, folded, and which of their bits count.
-    key: [(u32, u32); COUNT],
+    /// The first entry of a bucket, counted from one.
+    first: [u16; BUCKETS],
+    entries: [Entry; 2 * COUNT],
 }
 
 static TABLES: Tables = tables();
@@ -109,22 +128,42 @@ static TABLES: Tables = tables();
     reason = "at compile time: out of range is an error of the build"
 )]
 const fn tables() -> Tables {
-    const { assert!(COUNT < 256) };
-    let mut tables =
-        Tables { begins: [0; HASHES], first: [0; BUCKETS], next: [0; COUNT], key: [(0, 0); COUNT] };
-    // From the last to the first, so that those of a bucket are in the order of the table.
-    let mut index = COUNT;
-    while index > 0 {
-        index -= 1;
-        let bytes = literal(index).as_bytes();
-        let is_short = bytes.len() == 3;
-        let four = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], if is_short { 0 } else { bytes[3] }]);
-        let counts = if is_short { 0x00ff_ffff } else { u32::MAX };
-        tables.key[index] = ((four | FOLD) & counts, counts);
-        let hash = hash(six(bytes[0]), six(bytes[1]), six(bytes[2])) as usize;
-        tables.begins[hash] = 1;
-        tables.next[index] = tables.first[hash % BUCKETS];
-        tables.first[hash % BUCKETS] = index as u8 + 1;
+    let none = Entry { key: 0, counts: 0, fold: 0, literal: "", kind: Kind::Field, back: 0, next: 0 };
+    let mut tables = Tables { begins: [0; HASHES], first: [0; BUCKETS], entries: [none; 2 * COUNT] };
+    // From the last to the first, so that those of a bucket are in the order of their start and of the table.
+    let (mut made, mut back) = (0, 0);
+    while back < 2 {
+        let mut index = COUNT;
+        while index > 0 {
+            index -= 1;
+            let bytes = literal(index).as_bytes();
+            let pair = u16::from_le_bytes([bytes[back], bytes[back + 1]]);
+            if back + 2 < bytes.len() {
+                tables.begins[hash(pair, bytes[back + 2] as u16) as usize] = 1;
+            } else {
+                // Whatever follows.
+                let mut next = 0;
+                while next < 16 {
+                    tables.begins[hash(pair, next) as usize] = 1;
+                    next += 1;
+                }
+            }
+            let (mut key, mut counts, mut fold, mut at) = (0, 0, 0, 0);
+            while at < bytes.len() && at < shown(back) {
+                let shift = 8 * (at + 1 - back);
+                key |= (bytes[at].to_ascii_lowercase() as u64) << shift;
+                counts |= 0xff << shift;
+                fold |= (if bytes[at].is_ascii_alphabetic() { 0x20 } else { 0 }) << shift;
+                at += 1;
+            }
+            let bucket = bucket(bytes[back], bytes[back + 1]);
+            let next = tables.first[bucket];
+            let (literal, kind) = (literal(index), kind(index));
+            tables.entries[made] = Entry { key, counts, fold, literal, kind, back: back as u8, next };
+            made += 1;
+            tables.first[bucket] = made as u16;
+        }
+        back += 1;
     }
     tables
 }
@@ -137,13 +176,13 @@ pub(crate) fn literals() -> Vec<&'static str> {
 /// A block and the two bytes after it.
 const SEEN: usize = BLOCK + 2;
 
-/// Where in a block a literal may begin.
+/// Where in a block a literal may stand: a bit for every other place.
 #[inline]
 fn candidates(block: &[u8; SEEN]) -> u64 {
-    let mut hashes = [0; BLOCK];
-    let bytes = block.iter().zip(block.iter().skip(1)).zip(block.iter().skip(2));
-    for (slot, ((a, b), c)) in hashes.iter_mut().zip(bytes) {
-        *slot = hash(six(*a), six(*b), six(*c));
+    let mut hashes = [0; BLOCK / 2];
+    let (pairs, _) = block.as_chunks();
+    for (slot, (pair, next)) in hashes.iter_mut().zip(pairs.iter().zip(pairs.iter().skip(1))) {
+        *slot = hash(u16::from_le_bytes(*pair), u16::from_le_bytes(*next));
     }
     let (eights, _) = hashes.as_chunks::<8>();
     let of_eight = |eight: &[u16; 8]| {
@@ -159,10 +198,14 @@ pub(super) type Found = (usize, usize, Kind);
 /// Every anchor from a place on, by where it starts.
 pub(super) struct Anchors<'a> {
     text: &'a [u8],
-    start: usize,
-    /// The next literal to compare at `start`, counted from one.
-    literal: u8,
-    /// Where the block begins that is looked at, and where in it a literal may begin.
+    /// None that starts before this is told.
+    from: usize,
+    /// The place that is looked at, the eight bytes from the one before it on, and the next entry to compare with them,
+    /// counted from one.
+    place: usize,
+    eight: u64,
+    entry: u16,
+    /// Where the block begins that is looked at, and where in it a literal may stand.
     block: usize,
     left: u64,
     /// Where the block after it begins.
@@ -171,19 +214,16 @@ pub(super) struct Anchors<'a> {
 
 impl<'a> Anchors<'a> {
     pub(super) const fn new(text: &'a [u8], from: usize) -> Self {
-        Self { text, start: from, literal: 0, block: from, left: 0, after: from }
+        Self { text, from, place: from, eight: 0, entry: 0, block: from, left: 0, after: from }
     }
 
     /// Goes on from here.
     pub(super) fn skip_to(&mut self, place: usize) {
-        if place <= self.start {
-            return;
-        }
-        self.literal = 0;
+        self.from = self.from.max(place);
         if place >= self.after {
             (self.after, self.left) = (place, 0);
-        } else {
-            self.left &= u64::MAX << (place - self.block);
+        } else if place > self.block {
+            self.left &= u64::MAX << ((place - self.block) / 2);
         }
     }
 
@@ -195,26 +235,16 @@ impl<'a> Anchors<'a> {
         (self.block, self.after) = (self.after, self.after + BLOCK);
         Some(())
     }
-}
 
-impl Anchors<'_> {
-    /// The first literal that begins as the text does here, counted from one.
+    /// Looks at a place: the eight bytes from the one before it on, and the first entry of its bucket.
     #[inline]
-    fn first_at(&self, place: usize) -> u8 {
-        let rest = slice(self.text, place, self.text.len());
-        let four = rest.first_chunk().copied().unwrap_or_else(|| padded(rest));
-        let [a, b, c, _] = four;
-        let bucket = usize::from(hash(six(a), six(b), six(c))) % BUCKETS;
-        let mut literal = TABLES.first.get(bucket).copied().unwrap_or(0);
-        let four = u32::from_le_bytes(four) | FOLD;
-        while let Some(index) = usize::from(literal).checked_sub(1) {
-            let (key, counts) = TABLES.key.get(index).copied().unwrap_or_default();
-            if four & counts == key {
-                break;
-            }
-            literal = TABLES.next.get(index).copied().unwrap_or(0);
-        }
-        literal
+    fn look(&mut self, place: usize) {
+        let rest = slice(self.text, place.saturating_sub(1), self.text.len());
+        let eight = u64::from_le_bytes(rest.first_chunk().copied().unwrap_or_else(|| padded(rest)));
+        let eight = if place == 0 { eight << 8 } else { eight };
+        let [_, first, second, ..] = eight.to_le_bytes();
+        let entry = TABLES.first.get(bucket(first, second)).copied().unwrap_or(0);
+        (self.place, self.eight, self.entry) = (place, eight, entry);
     }
 }
 
@@ -224,22 +254,29 @@ impl Iterator for Anchors<'_> {
     #[inline]
     fn next(&mut self) -> Option<Found> {
         loop {
-            while let Some(index) = usize::from(self.literal).checked_sub(1) {
-                self.literal = TABLES.next.get(index).copied().unwrap_or(0);
-                let wanted = literal(index).as_bytes();
-                let end = self.start + wanted.len();
-                let is_there =
-                    self.text.get(self.start..end).is_some_and(|found| found.eq_ignore_ascii_case(wanted));
-                if is_there && let Some(kind) = kind(index) {
-                    return Some((self.start, end, kind));
+            while let Some(entry) =
+                usize::from(self.entry).checked_sub(1).and_then(|at| TABLES.entries.get(at))
+            {
+                self.entry = entry.next;
+                if (self.eight | entry.fold) & entry.counts != entry.key {
+                    continue;
+                }
+                let back = usize::from(entry.back);
+                let Some(start) = self.place.checked_sub(back).filter(|start| *start >= self.from) else {
+                    continue;
+                };
+                let (end, seen) = (start + entry.literal.len(), shown(back));
+                let rest = || entry.literal.as_bytes().get(seen..).unwrap_or_default();
+                if end <= start + seen || slice(self.text, start + seen, end).eq_ignore_ascii_case(rest()) {
+                    return Some((start, end, entry.kind));
                 }
             }
             while self.left == 0 {
                 self.advance()?;
             }
-            self.start = self.block + self.left.trailing_zeros() as usize;
+            let place = self.block + 2 * self.left.trailing_zeros() as usize;
             self.left &= self.left - 1;
-            self.literal = self.first_at(self.start);
+            self.look(place);
         }
     }
 }
@@ -282,6 +319,24 @@ mod tests {
             expected.sort_unstable();
             found.sort_unstable();
             assert_eq!(found, expected, "{} from {from}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_told_and_what_follows_is() {
+        let text = "token=secret=AKIA".repeat(20);
+        let all: Vec<_> = Anchors::new(text.as_bytes(), 0).map(|(start, end, _)| (start, end)).collect();
+        for place in 0..text.len() {
+            for told in 0..4 {
+                let mut anchors = Anchors::new(text.as_bytes(), 0);
+                let before: Vec<_> =
+                    anchors.by_ref().take(told).map(|(start, end, _)| (start, end)).collect();
+                anchors.skip_to(place);
+                let after: Vec<_> = anchors.map(|(start, end, _)| (start, end)).collect();
+                let expected: Vec<_> =
+                    all[told..].iter().filter(|(start, _)| *start >= place).copied().collect();
+                assert_eq!((before.as_slice(), after), (&all[..told], expected), "{place} after {told}");
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::pem::Rest;
 use super::value::{self, Opening, Written};
 use super::{Body, Hit};
 use crate::MARK;
-use crate::bytes::{at, before, line_end, line_start, mixed, skip_blanks, slice, stands_before};
+use crate::bytes::{at, before, is_one_of, line_end, line_start, mixed, skip_blanks, slice, stands_before};
 
 /// Longest line that is taken for a value.
 const LONGEST: usize = 1024;
@@ -51,12 +51,15 @@ impl Below {
     /// What a name at `first..last` awaits, where its line ends without a value. `is_certain` is a name that means a secret
     /// and not several.
     pub(super) fn after(text: &[u8], first: usize, last: usize, is_certain: bool) -> Option<Self> {
-        let is_quoted = at(text, last).is_some_and(|byte| b"\"'".contains(&byte));
+        let is_quoted = at(text, last).is_some_and(|byte| is_one_of(byte, b"\"'"));
         let closed = last + usize::from(is_quoted);
         let sign = skip_blanks(text, closed, BLANKS);
         let kind = match at(text, sign)? {
             b':' | b'=' => {
                 let from = skip_blanks(text, sign + 1, BLANKS);
+                if !is_one_of(at(text, from)?, b"\n\r|>[(S") {
+                    return None;
+                }
                 // `if password:` is code, `Password:` a sentence.
                 let begins = value::begins_line(text, first) || behind_block(text, first).is_some();
                 let is_key = is_quoted || begins && !value::is_capital(text, first);
@@ -112,7 +115,7 @@ impl Below {
             let block = memchr::memmem::find(content, b"-----BEGIN ").filter(|place| *place > 0);
             let content = slice(content, 0, block.unwrap_or(content.len()));
             let next = block.map_or(next, |place| start + place);
-            if self.is_mark(content) {
+            if self.is_mark(content, lead) {
                 // As where it was masked.
                 self.passed = 0;
                 from = next;
@@ -184,21 +187,24 @@ impl Below {
         Rest::GoesOn
     }
 
-    /// What was masked before.
-    fn is_mark(&self, content: &[u8]) -> bool {
+    /// What was masked before. What else stands in such a line was left there.
+    fn is_mark(&self, content: &[u8], lead: usize) -> bool {
         let bare = content.strip_prefix(b"- ").unwrap_or(content);
-        matches!(self.kind, Kind::Block | Kind::Items | Kind::List)
-            && bare.iter().all(|byte| b"*\"',".contains(byte))
-            && bare.contains(&b'*')
+        let quotes = bare.iter().take_while(|byte| is_one_of(**byte, b"\"'")).count();
+        let may_be = match self.kind {
+            Kind::Block => lead > self.column,
+            Kind::Items | Kind::List => true,
+            Kind::Pair | Kind::Form => false,
+        };
+        may_be && slice(bare, quotes, bare.len()).starts_with(MARK.as_bytes())
     }
 }
 
-/// Where a line begins once the key block before it is masked, if only blanks and a quote stand between that and a name.
+/// Where a line begins once the key block before it is masked, if only what begins lines stands between that and a name.
 fn behind_block(text: &[u8], first: usize) -> Option<usize> {
     let lead = slice(text, first.saturating_sub(BLANKS), first);
-    let between = lead.iter().rev().take_while(|byte| b" \t\"'".contains(byte)).count();
-    let place = first - between;
-    stands_before(text, place, DASHES).then_some(place)
+    let between = memchr::memmem::rfind(lead, DASHES).and_then(|place| lead.get(place + DASHES.len()..))?;
+    value::may_begin_line(between).then(|| first - between.len())
 }
 
 /// Blanks in front, where the sign that all lines begin with is one.

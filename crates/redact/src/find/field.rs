@@ -6,7 +6,7 @@
 use super::below::{Below, DASHES};
 use super::value::{self, Written};
 use super::{Hit, command, header, markup};
-use crate::bytes::{ByteSet, at, before, line_start, mixed, skip_blanks, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, is_one_of, line_start, mixed, skip_blanks, slice, stands_before};
 use crate::words::Words;
 
 /// Anchors: every secret name contains one of these.
@@ -128,17 +128,20 @@ static WHICH: Words = Words::of(&[
     "value",
 ]);
 
-/// Names whose whole line is the value.
-const HEADERS: &[&str] = &["authorization", "cookie"];
-
 /// Longest part of a name that is looked at before the anchor.
 const REACH: usize = 48;
 /// No secret name goes on this long after its last anchor.
 const TAIL: usize = 24;
 /// Most blanks around a separator.
 const BLANKS: usize = 16;
+/// How many letters and digits of a name count, the last ones: no word of a list is longer.
+const SIGNIFICANT: usize = 32;
+/// A longer value is one, whatever it looks like.
+const LONG: usize = 64;
 
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
+/// What may stand right behind a name that a value follows, wherever that is.
+static BEHIND: ByteSet = ByteSet::of(b"\"'`\\&]% \t=:?|<>\n\r");
 
 pub(super) enum Found {
     Hit(Hit),
@@ -148,43 +151,49 @@ pub(super) enum Found {
 
 pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     // Some anchors hold the sign after the name.
-    let end = end - usize::from(before(text, end).is_some_and(|byte| b"=:\"".contains(&byte)));
+    let end = end - usize::from(before(text, end).is_some_and(|byte| is_one_of(byte, b"=:\"")));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
     if tail == TAIL {
         return None;
     }
     let last = end + tail;
+    // Most names have no value.
+    let is_named = at(text, last).is_some_and(|byte| BEHIND.has(byte));
+    if !is_named && !is_piped(text, last) {
+        return None;
+    }
     // `..=` and `::Name` are code.
     if before(text, last) == Some(b'.') && at(text, last) == Some(b'=') {
         return None;
     }
-    let left = slice(text, start.saturating_sub(REACH), start);
-    let lead = left.iter().rev().take_while(|byte| NAME.has(**byte)).count();
-    let lead = slice(left, left.len() - lead, left.len());
-    let dashes = lead.windows(DASHES.len()).rposition(|dashes| dashes == DASHES);
-    let first = start - lead.len() + dashes.map_or(0, |place| place + DASHES.len());
-    let first = unescaped(text, first);
+    let first = unescaped(text, begin(text, start));
     if stands_before(text, first, b"::") {
         return None;
     }
     // The anchor of the last word of a name does the work for the whole name.
-    let mut plain = [0; 2 * REACH];
-    let spelled = shortened(slice(text, first, last));
+    let mut plain = [0; SIGNIFICANT];
+    let whole = slice(text, first, last);
+    // An anchor at the end says no number, and not which.
+    let spelled = if tail == 0 { whole } else { shortened(whole) };
     let name = normal(spelled, &mut plain);
     let ends = |ending: &&str| name.ends_with(ending.as_bytes());
-    if HEADERS.iter().any(ends) {
+    // Their whole line is the value.
+    if name.ends_with(b"cookie") || name.ends_with(b"authorization") {
         return header::find(text, first, last).map(Found::Hit);
     }
     // `process.env.AUTH`
-    let last_part = spelled.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
-    let is_whole = WHOLE
-        .iter()
-        .any(|whole| name == whole.as_bytes() || last_part.eq_ignore_ascii_case(whole.as_bytes()));
+    let last_part = || spelled.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
+    let is_whole = WHOLE.iter().any(|whole| {
+        ends(whole) && (name.len() == whole.len() || last_part().eq_ignore_ascii_case(whole.as_bytes()))
+    });
     let is_pass = is_pass(spelled, name);
-    let one = name.strip_suffix(b"s").unwrap_or(name);
-    let ends_one = |ending: &&str| one.ends_with(ending.as_bytes());
     let is_certain = ENDINGS.end(name) || is_whole || is_pass || is_pw(spelled, name);
-    if !(is_certain || ENDINGS.end(one) || VAGUE.iter().any(ends_one)) {
+    let is_several = || {
+        let one = name.strip_suffix(b"s");
+        let is_vague = |ending: &&str| one.unwrap_or(name).ends_with(ending.as_bytes());
+        one.is_some_and(|one| ENDINGS.end(one)) || VAGUE.iter().any(is_vague)
+    };
+    if !is_certain && !is_several() {
         return None;
     }
     if let Some(below) = Below::after(text, first, last, is_certain) {
@@ -207,9 +216,11 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
         return None; // What tests say.
     }
     let hit = value::find(text, first, from, written)?;
-    // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else.
+    // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else. What is long is not: so nothing long is looked at
+    // in vain.
     let secret = slice(text, hit.start, hit.end);
     let is_other = match name {
+        _ if secret.len() > LONG => false,
         _ if is_whole && !is_pass => secret.len() < 12 || !mixed(secret),
         // The key of a keyboard, in HTML.
         b"accesskey" => secret.len() < 8,
@@ -221,6 +232,26 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
         _ => false,
     };
     (!is_other).then_some(Found::Hit(hit))
+}
+
+/// Where a name begins that has an anchor at `start`. A key block ends before a name.
+fn begin(text: &[u8], start: usize) -> usize {
+    let lead = slice(text, start.saturating_sub(REACH), start);
+    let (mut length, mut dashes) = (0, 0);
+    for byte in lead.iter().rev().take_while(|byte| NAME.has(**byte)) {
+        dashes = if *byte == b'-' { dashes + 1 } else { 0 };
+        length += 1;
+        if dashes == DASHES.len() {
+            return start + DASHES.len() - length;
+        }
+    }
+    start - length
+}
+
+/// Whether a program has this name that reads a secret, whatever stands behind it.
+fn is_piped(text: &[u8], last: usize) -> bool {
+    let name = slice(text, last.saturating_sub(6), last);
+    name == b"-stdin" || name.eq_ignore_ascii_case(b"passwd")
 }
 
 /// The folder that a shell is in: `/src`, `"/src"`, `C:\src`, and `PWD=/src` after `grep PWD:`.
@@ -310,21 +341,21 @@ fn unescaped(text: &[u8], first: usize) -> usize {
     }
 }
 
-fn normal<'a>(name: &[u8], into: &'a mut [u8]) -> &'a [u8] {
-    let kept = name.iter().filter(|byte| !matches!(byte, b'_' | b'-' | b'.'));
-    let mut length = 0;
-    for (slot, byte) in into.iter_mut().zip(kept) {
+fn normal<'a>(name: &[u8], into: &'a mut [u8; SIGNIFICANT]) -> &'a [u8] {
+    let kept = name.iter().rev().filter(|byte| !matches!(byte, b'_' | b'-' | b'.'));
+    let mut first = SIGNIFICANT;
+    for (slot, byte) in into.iter_mut().rev().zip(kept) {
         *slot = byte.to_ascii_lowercase();
-        length += 1;
+        first -= 1;
     }
-    into.get(..length).unwrap_or_default()
+    into.get(first..).unwrap_or_default()
 }
 
 /// Where the value starts, and how it is written.
 pub(super) fn separator(text: &[u8], first: usize, last: usize) -> Option<(usize, Written)> {
     // `"name"`, `'name'`, `\"name\"`, `['name']`
     let slashes = slice(text, last, last + 4).iter().take_while(|byte| **byte == b'\\').count();
-    let is_quote = |position| at(text, position).is_some_and(|byte| b"\"'`".contains(&byte));
+    let is_quote = |position| at(text, position).is_some_and(|byte| is_one_of(byte, b"\"'`"));
     let closed = if is_quote(last + slashes) { last + slashes + 1 } else { last + entity(text, last) };
     let closed = match slice(text, closed, closed + 3) {
         [b']', ..] => closed + 1,
@@ -464,12 +495,15 @@ fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usiz
     if let Some(word) = told.filter(|_| !is_header) {
         return Some((skip_blanks(text, sign + word.len(), BLANKS), Written::Told));
     }
+    if !is_password {
+        return None;
+    }
     let mut words = slice(text, line_start(text, first, 2 * REACH), first).rsplit(|byte| *byte == b' ');
     // The blank before the name, then who, then `login`.
     let is_netrc = words.nth(2) == Some(b"login") || words.nth(1) == Some(b"login");
     let is_capital = name.iter().all(u8::is_ascii_uppercase);
     let is_sql = at(text, sign) == Some(b'\'') || (is_capital && at(text, sign) == Some(b'"'));
-    if is_password && (is_netrc || is_sql) {
+    if is_netrc || is_sql {
         return Some((sign, Written::Set));
     }
     // `password …` and nothing else in the line, as in `.netrc` and properties.
@@ -477,7 +511,7 @@ fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usiz
     let is_alone =
         matches!(at(text, sign + word), None | Some(b'\n' | b'\r')) && value::begins_line(text, first);
     let is_small = name.first().is_some_and(u8::is_ascii_lowercase);
-    (is_password && is_alone && is_small).then_some((sign, Written::Told))
+    (is_alone && is_small).then_some((sign, Written::Told))
 }
 
 /// `password for ana: …`, `SET PASSWORD FOR 'ana'@'%' = …`
@@ -506,6 +540,9 @@ fn is_cell(text: &[u8], first: usize, bar: usize) -> bool {
 /// How long the quote is that markup writes here: `&quot;`.
 fn entity(text: &[u8], from: usize) -> usize {
     let quotes: [&[u8]; 5] = [b"&quot;", b"&#34;", b"&#39;", b"&apos;", b"&#x27;"];
+    if at(text, from) != Some(b'&') {
+        return 0;
+    }
     quotes
         .iter()
         .find(|quote| slice(text, from, from + quote.len()) == **quote)

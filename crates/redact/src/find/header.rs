@@ -2,7 +2,7 @@
 
 use super::value::{Opening, Written, is_code, is_harmless, is_identifier, looks_random};
 use super::{Body, Hit, field, list};
-use crate::bytes::{at, before, skip_blanks, slice};
+use crate::bytes::{at, before, is_one_of, skip_blanks, slice};
 
 pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     let (from, written) = field::separator(text, first, last).or_else(|| by_scheme(text, last))?;
@@ -39,6 +39,9 @@ pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     let quote = before(text, first).filter(|byte| b"\"'`".contains(byte));
     // Whether it is one is decided by its first bytes; only then is its end looked for.
     let head = slice(text, 0, from.saturating_add(LOOK));
+    if !may_hold(slice(head, from, head.len()), text, first, last, written) {
+        return None;
+    }
     let value = slice(text, from, unquoted_end(head, from, quote)).trim_ascii();
     let is_cookie = at(text, last.saturating_sub(1)).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'e'));
     let is_word = match written {
@@ -85,8 +88,19 @@ fn by_scheme(text: &[u8], last: usize) -> Option<(usize, Written)> {
     is_secret.then_some((from, Written::Set))
 }
 
+/// What is decided most often, and by what stands there whether or not it is all of the value: a cookie has a sign in it,
+/// and a sentence names no scheme.
+fn may_hold(head: &[u8], text: &[u8], first: usize, last: usize, written: Written) -> bool {
+    let is_cookie = before(text, last).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'e'));
+    if is_cookie {
+        return memchr::memchr2(b'=', b'\n', head).and_then(|place| at(head, place)) == Some(b'=');
+    }
+    let is_apart = before(text, first).is_none_or(|byte| !is_one_of(byte, b"\"'`="));
+    !(matches!(written, Written::Told | Written::Keyed) && is_apart) || has_scheme(head.trim_ascii_start())
+}
+
 /// How much of a value is looked at.
-const LOOK: usize = 256;
+const LOOK: usize = 128;
 
 /// A reference, or a scheme and then one: `Bearer $TOKEN`.
 fn is_empty(value: &[u8]) -> bool {

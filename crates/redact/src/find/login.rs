@@ -44,14 +44,18 @@ pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let sign = if is_share { b'%' } else { b':' };
     let colon = word.iter().position(|byte| *byte == sign)?;
     let secret = slice(word, colon + 1, word.len());
+    if is_harmless(secret) {
+        return None;
+    }
     let lead = slice(text, line_start(text, start, REACH), start);
     // What stands before another such option was looked at there.
-    let other = memchr::memmem::rfind(lead, b" -u").map_or(0, |place| place + 3);
-    let lead = slice(lead, other, lead.len());
+    let options: [&[u8]; 3] = [b" -u", b"-user ", b"-user="];
+    let other = options.iter().filter_map(|one| memchr::memmem::rfind(lead, one)).max();
+    let lead = slice(lead, other.map_or(0, |place| place + 3), lead.len());
     let takes = |name: &[u8]| lead.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name));
     let is_program =
         if is_share { takes(b"smb") } else { takes(b"curl") || takes(b"wget") || takes(b"http") };
-    if is_harmless(secret) || !is_program {
+    if !is_program {
         return None;
     }
     let body = quote.map_or(Body::Word, |quote| Body::Quoted { quote, escapes: 0 });

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use super::random::MOST;
-use crate::bytes::{BLOCK, members, padded};
+use crate::bytes::{BLOCK, before, first_bits, members, padded, slice};
 
 /// How many characters of each kind a run has.
 pub(super) struct Kinds {
@@ -28,15 +28,15 @@ struct Marks {
 
 impl Marks {
     fn of(run: &[u8]) -> Option<Self> {
-        if run.len() > BLOCK {
-            return None;
-        }
-        let block = padded(run);
-        let (small, capitals) =
-            (members(&block, |b| b.is_ascii_lowercase()), members(&block, |b| b.is_ascii_uppercase()));
-        let digits = members(&block, |b| b.is_ascii_digit());
-        let all = u64::MAX.checked_shr(u64::BITS - u32::try_from(run.len()).ok()?).unwrap_or(0);
-        Some(Self { small, capitals, digits, others: all & !(small | capitals | digits) })
+        (run.len() <= BLOCK).then(|| Self::within(&padded(run), first_bits(run.len())))
+    }
+
+    /// Of the bytes of a block that `all` has a bit for.
+    fn within(block: &[u8; BLOCK], all: u64) -> Self {
+        let small = members(block, |b| b.is_ascii_lowercase()) & all;
+        let capitals = members(block, |b| b.is_ascii_uppercase()) & all;
+        let digits = members(block, |b| b.is_ascii_digit()) & all;
+        Self { small, capitals, digits, others: all & !(small | capitals | digits) }
     }
 
     fn look(&self) -> Look {
@@ -64,10 +64,39 @@ impl Marks {
     }
 }
 
+/// Whether a run may be a key: it has a digit; and a capital, or nothing beside small letters and digits, or what stands for
+/// something else. Most runs are names and paths, and are not looked at any further.
+pub(super) fn may_be_key(text: &[u8], start: usize, end: usize) -> bool {
+    let Some(block) = slice(text, start, text.len()).first_chunk().filter(|_| end - start <= BLOCK) else {
+        return slice(text, start, end).iter().fold(false, |has, byte| has | byte.is_ascii_digit());
+    };
+    let all = first_bits(end - start);
+    if members(block, |byte| byte.is_ascii_digit()) & all == 0 {
+        return false;
+    }
+    members(block, |byte| byte.is_ascii_uppercase() | (byte == b'%')) & all != 0
+        || members(block, |byte| byte.is_ascii_lowercase() | byte.is_ascii_digit()) & all == all
+        || before(text, start) == Some(b'\\')
+}
+
 impl Kinds {
     /// Of a run of no more than [`MOST`].
     pub(super) fn of(run: &[u8]) -> Self {
-        let marks = Marks::of(run);
+        Self::with(run, Marks::of(run))
+    }
+
+    /// Of the run at this place, which is not copied for it.
+    pub(super) fn at(text: &[u8], start: usize, end: usize) -> Self {
+        let run = slice(text, start, end);
+        match slice(text, start, text.len()).first_chunk() {
+            Some(block) if run.len() <= BLOCK => {
+                Self::with(run, Some(Marks::within(block, first_bits(run.len()))))
+            }
+            _ => Self::of(run),
+        }
+    }
+
+    fn with(run: &[u8], marks: Option<Marks>) -> Self {
         let (small, capitals, digits) = if let Some(marks) = &marks {
             let count = |bits: u64| bits.count_ones() as usize;
             (count(marks.small), count(marks.capitals), count(marks.digits))
@@ -142,22 +171,30 @@ pub(super) fn counts(run: &[u8]) -> [u16; 128] {
     counts
 }
 
-/// Of a count, itself times its logarithm. Made once: most text has nothing that comes so far.
-static WEIGHTS: LazyLock<[f32; MOST + 1]> = LazyLock::new(|| {
-    let mut weights = [0.0; MOST + 1];
-    for (weight, count) in weights.iter_mut().zip(0_u16..).skip(1) {
-        *weight = f32::from(count) * f32::from(count).log2();
+/// How much more one more of a character weighs, by how many there are: a count weighs itself times its logarithm. Made once:
+/// most text has nothing that comes so far.
+static MORE: LazyLock<[f32; MOST]> = LazyLock::new(|| {
+    let weight = |count: u16| f32::from(count) * f32::from(count).log2();
+    let mut more = [0.0; MOST];
+    for (more, count) in more.iter_mut().zip(1_u16..).skip(1) {
+        *more = weight(count) - weight(count - 1);
     }
-    weights
+    more
 });
 
 /// Entropy against the most that a run of this length can have.
 pub(super) fn is_varied(run: &[u8]) -> bool {
+    let mut counts = [0_u8; 128];
+    let mut weight = 0.0;
+    for byte in run {
+        if let Some(count) = counts.get_mut(usize::from(*byte)) {
+            weight += MORE.get(usize::from(*count)).copied().unwrap_or(0.0);
+            *count = count.saturating_add(1);
+        }
+    }
     #[expect(clippy::cast_precision_loss, reason = "at most 256")]
     let length = run.len() as f32;
-    let weights = &*WEIGHTS;
-    let weight = |count: &u16| weights.get(usize::from(*count)).copied().unwrap_or(0.0);
-    let entropy = length.log2() - counts(run).iter().map(weight).sum::<f32>() / length;
+    let entropy = length.log2() - weight / length;
     entropy >= 0.78 * length.min(64.0).log2()
 }
 

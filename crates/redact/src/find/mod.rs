@@ -249,7 +249,7 @@ pub(crate) fn families(
 }
 
 /// Where what was carried over ends.
-fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
+pub(crate) fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
     let end = match carry {
         Carry::Nothing => return from,
         Carry::Body(body) => body.end(text, from),
@@ -348,8 +348,20 @@ fn until_block(
 /// Adds the runs that look drawn by lot.
 pub(crate) fn random(text: &[u8], runs: &[(usize, usize)], limit: usize, finds: &mut Finds) {
     let before = finds.hits.len();
+    let mut passed = 0;
     for (start, end) in runs.iter().filter(|(start, end)| end - start >= RANDOM && *start < limit) {
-        random::find(text, *start, *end, &mut finds.hits);
+        // What is masked anyway is not judged. Hits are mostly in order; another one is found a second time.
+        while passed < before && finds.hits.get(passed).is_some_and(|hit| hit.end <= *start) {
+            passed += 1;
+        }
+        if !finds
+            .hits
+            .get(passed)
+            .filter(|_| passed < before)
+            .is_some_and(|hit| covers(text, hit, *start, *end))
+        {
+            random::find(text, *start, *end, &mut finds.hits);
+        }
     }
     if finds.hits.len() == before || finds.quiet.is_empty() {
         return;
@@ -360,6 +372,11 @@ pub(crate) fn random(text: &[u8], runs: &[(usize, usize)], limit: usize, finds: 
         place += 1;
         place <= before || !is_quiet(quiet, hit.start)
     });
+}
+
+/// Whether a hit masks a run and what would be masked with it, and is over within the text.
+fn covers(text: &[u8], hit: &Hit, start: usize, end: usize) -> bool {
+    hit.with == With::Mark && hit.start <= start && random::tail(text, end) <= hit.end && hit.end < text.len()
 }
 
 fn is_quiet(quiet: &[(usize, usize)], place: usize) -> bool {

@@ -4,7 +4,7 @@
 //! letters, capitals, digits) change at most steps; names and paths are made of words. What is known to be public has a
 //! shape or a place of its own: digests, ids, lock files, data with a declared type, parts of paths.
 
-use super::look::{Kinds, counts, is_varied};
+use super::look::{Kinds, counts, is_varied, may_be_key};
 use super::{Body, Hit};
 use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before};
 
@@ -111,15 +111,14 @@ pub(crate) const fn is_run(byte: u8) -> bool {
 /// Judges a run. A percent sign parts it, unless `+` or `/` is written so.
 pub(super) fn find(text: &[u8], start: usize, end: usize, hits: &mut Vec<Hit>) {
     let raw = slice(text, start, end);
-    // Most long runs are names and paths without a digit, and most others are judged as they stand.
-    if !raw.iter().fold(false, |has, byte| has | byte.is_ascii_digit()) {
+    if !may_be_key(text, start, end) {
         return;
     }
     if !raw.iter().fold(false, |has, byte| has | (*byte == b'%')) {
         let start = unescaped(text, start);
         let run = slice(text, start, end);
-        if raw.len() <= MOST {
-            hits.extend(judge(text, run, start, end));
+        if raw.len() <= MOST && run.len() >= LEAST {
+            hits.extend(judge(text, run, &Kinds::at(text, start, end), start, end));
         }
         return;
     }
@@ -143,19 +142,15 @@ pub(super) fn find(text: &[u8], start: usize, end: usize, hits: &mut Vec<Hit>) {
         }
         let skipped = unescaped(text, from) - from;
         if length <= MOST
-            && let Some(run) = plain.get(skipped..length)
+            && let Some(run) = plain.get(skipped..length).filter(|run| run.len() >= LEAST)
         {
-            hits.extend(judge(text, run, from + skipped, place.min(end)));
+            hits.extend(judge(text, run, &Kinds::of(run), from + skipped, place.min(end)));
         }
         from = place + 3;
     }
 }
 
-fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
-    if run.len() < LEAST {
-        return None;
-    }
-    let kinds = Kinds::of(run);
+fn judge(text: &[u8], run: &[u8], kinds: &Kinds, start: usize, end: usize) -> Option<Hit> {
     // Names, ids and digests: everything below asks for a capital, or for small letters and digits alone.
     if kinds.capitals == 0 && kinds.others > 0 {
         return None;
@@ -165,29 +160,34 @@ fn judge(text: &[u8], run: &[u8], start: usize, end: usize) -> Option<Hit> {
         return None;
     }
     if kinds.capitals > 0
-        && let Some(hit) = named(text, &kinds, start, end)
+        && let Some(hit) = named(text, kinds, start, end)
     {
         return Some(hit);
     }
     let is_secret = if is_hex {
         matches!(run.len(), 32 | 48) && mixed_hex(run) && stands_alone(text, start, end)
     } else {
-        !kinds.is_spoken(run.len()) && !begins_public(run) && is_random(text, run, &kinds, start, end)
+        !kinds.is_spoken(run.len()) && !begins_public(run) && is_random(text, run, kinds, start, end)
     };
-    (is_secret && !is_public(text, run, start)).then(|| Hit::of(start, TAIL.run(text, end), Body::Of(&TAIL)))
+    (is_secret && !is_public(text, run, start)).then(|| Hit::of(start, tail(text, end), Body::Of(&TAIL)))
+}
+
+/// Where what belongs to a run that ends here is over.
+pub(super) fn tail(text: &[u8], end: usize) -> usize {
+    TAIL.run(text, end)
 }
 
 /// What is known by its letters: they are capitals.
 fn named(text: &[u8], kinds: &Kinds, start: usize, end: usize) -> Option<Hit> {
     let raw = slice(text, start, end);
-    // Whatever it is glued to: its first part has only letters and digits.
-    let other =
-        if kinds.others > 0 { raw.iter().rposition(|byte| !byte.is_ascii_alphanumeric()) } else { None };
-    let last = start + other.map_or(0, |other| other + 1);
-    if let Some(end) = discord(text, last, end) {
-        return Some(Hit::of(last, end, Body::Of(&WORD)));
+    // Whatever it is glued to: its first part has only letters and digits. Those of `raw` may be more than were judged.
+    if at(text, end) == Some(b'.') {
+        let last = raw.iter().rposition(|byte| !byte.is_ascii_alphanumeric()).map_or(0, |other| other + 1);
+        if let Some(end) = discord(text, start + last, end) {
+            return Some(Hit::of(start + last, end, Body::Of(&WORD)));
+        }
     }
-    if raw.len() < ACCOUNT {
+    if raw.len() < ACCOUNT || kinds.capitals < 2 || kinds.others == 0 && raw.len() > ACCOUNT {
         return None;
     }
     let mut part = start;

@@ -196,6 +196,11 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit
     if rule.shape == Shape::Id {
         return id(text, start, body, rule);
     }
+    // A few bytes tell most often that there is none.
+    let has = |place: usize| at(text, body + place).is_some_and(|byte| rule.body.has(byte));
+    if !(has(rule.min - 1) && has(rule.min / 2) && has(0) && has(3)) {
+        return None;
+    }
     let head = slice(text, body, body + LOOK.max(rule.min));
     // What is not in all that is looked at is not in the body either. Looking at all is cheaper.
     let is_mixed = || match slice(text, body, text.len()).first_chunk::<LOOK>() {

@@ -5,6 +5,8 @@
 
 use crate::bytes::{BLOCK, ByteSet, at, before, each_block, members, slice};
 
+/// How far behind its first word the label of a key block goes on.
+const LABEL: usize = 40;
 /// Longest sequence that changes colours.
 const LONGEST: usize = 24;
 
@@ -62,10 +64,20 @@ fn all(text: &[u8], from: usize) -> impl Iterator<Item = (usize, usize)> {
 /// The first place in `text[from..]` where a word is parted.
 pub(crate) fn parted(text: &[u8], from: usize) -> Option<usize> {
     let is_parted = |(start, end): &(usize, usize)| {
-        at(text, *end).is_some_and(|byte| WITHIN.has(byte))
-            && before(text, *start).is_some_and(|byte| WITHIN.has(byte) || byte >= 0x80)
+        let (left, right) = (before(text, *start), at(text, *end));
+        let (ends, begins) =
+            (left.is_some_and(|b| WITHIN.has(b) || b >= 0x80), right.is_some_and(|b| WITHIN.has(b)));
+        // The first line of a key block has blanks in it.
+        let is_blank = |byte: Option<u8>| byte == Some(b' ');
+        ends && begins || (ends && is_blank(right) || is_blank(left) && begins) && follows_begin(text, *start)
     };
     all(text, from).find(is_parted).map(|(start, _)| start)
+}
+
+/// Whether the first word of a key block stands not far before this.
+fn follows_begin(text: &[u8], place: usize) -> bool {
+    let lead = slice(text, place.saturating_sub(LABEL), place);
+    memchr::memmem::find(lead, b"BEGIN").is_some()
 }
 
 /// A text without what cannot be seen.

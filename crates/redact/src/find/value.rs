@@ -1,7 +1,7 @@
 //! Where the value of a secret name ends, and whether it is one.
 
 use super::{Body, Hit, list};
-use crate::bytes::{ByteSet, at, before, skip_blanks, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, is_one_of, skip_blanks, slice, stands_before};
 use crate::words::Words;
 
 /// How a value is written after its name: how sure we are.
@@ -37,8 +37,8 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn at(text: &[u8], from: usize) -> Option<Self> {
         let from = from + wrapped(text, from);
-        let has_prefix = at(text, from).is_some_and(|byte| b"bfruN@".contains(&byte));
-        let is_quote = |byte: Option<u8>| byte.filter(|byte| b"\"'`".contains(byte));
+        let has_prefix = at(text, from).is_some_and(|byte| is_one_of(byte, b"bfruN@"));
+        let is_quote = |byte: Option<u8>| byte.filter(|byte| is_one_of(*byte, b"\"'`"));
         let from = if has_prefix && is_quote(at(text, from + 1)).is_some() { from + 1 } else { from };
         let escapes = slice(text, from, from + 8).iter().take_while(|byte| **byte == b'\\').count();
         let quote = is_quote(at(text, from + escapes))?;
@@ -135,6 +135,12 @@ fn one(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> 
     let written = if is_marked_up { Written::Set } else { written };
     let head = slice(text, from, from + LOOK);
     let word = head.get(..head.iter().position(u8::is_ascii_whitespace).unwrap_or(head.len()))?;
+    // Most often this alone decides.
+    match written {
+        Written::Compared | Written::Passed => return None,
+        Written::Told if !looks_random(word) => return None,
+        _ => {}
+    }
     if word.is_empty()
         || is_structure(word, written)
         || is_harmless(word)
@@ -195,17 +201,28 @@ fn is_header(value: &[u8]) -> bool {
 
 /// `password=password`, `token=this.token`: a name in place of a value.
 fn is_same_name(name: &[u8], word: &[u8]) -> bool {
-    let lead = word.iter().take_while(|byte| b"&*!".contains(byte)).count();
+    static OVER: ByteSet = ByteSet::of(b",;)]}|&?:(");
+    let lead = word.iter().take_while(|byte| is_one_of(**byte, b"&*!")).count();
     let end = PATH.run(word, lead);
+    if at(word, end).is_some_and(|byte| !OVER.has(byte)) {
+        return false;
+    }
     let path = slice(word, lead, end);
     let last = path.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
-    let is_over = at(word, end).is_none_or(|byte| b",;)]}|&?:(".contains(&byte));
-    let length = backwards(last).count();
-    let ends = |text, end| {
-        let mut letters = backwards(text);
-        backwards(end).all(|letter| letters.next() == Some(letter))
+    let (mut of_name, mut of_last, mut length) = (backwards(name), backwards(last), 0);
+    let is_end_of_name = loop {
+        match (of_last.next(), of_name.next()) {
+            (None, _) => break true,
+            (Some(_), None) => break false,
+            (Some(letter), Some(other)) if letter != other => return false,
+            (Some(_), Some(_)) => length += 1,
+        }
     };
-    is_over && length >= 3 && (ends(name, last) || (path.len() > length && ends(last, name)))
+    if is_end_of_name {
+        return length >= 3;
+    }
+    let length = length + 1 + of_last.count();
+    length >= 3 && path.len() > length
 }
 
 /// Its letters and digits without regard to case, the last one first.
@@ -371,9 +388,10 @@ fn word_end(text: &[u8], from: usize, word: &[u8]) -> usize {
 
 /// A quote as markup writes it closes a value that began with one.
 fn is_entity(text: &[u8], at: usize) -> bool {
-    [&b"&quot;"[..], b"&#34;", b"&#39;", b"&apos;"]
-        .iter()
-        .any(|quote| slice(text, at, at + quote.len()) == *quote)
+    text.get(at) == Some(&b'&')
+        && [&b"&quot;"[..], b"&#34;", b"&#39;", b"&apos;"]
+            .iter()
+            .any(|quote| slice(text, at, at + quote.len()) == *quote)
 }
 
 /// Without brackets and stops that belong to the text around the value.
@@ -394,10 +412,18 @@ fn another_follows(text: &[u8], from: usize) -> bool {
     }
 }
 
+/// Indentation, list signs and opening brackets.
+static BEFORE: ByteSet = ByteSet::of(b" \t-{,+<>|#*\"'");
+
+/// Whether a name behind this would be the first of its line.
+pub(super) fn may_begin_line(lead: &[u8]) -> bool {
+    lead.iter().all(|byte| BEFORE.has(*byte))
+}
+
 /// Whether only indentation, list signs and opening brackets stand before this in its line.
 pub(super) fn begins_line(text: &[u8], first: usize) -> bool {
     let lead = slice(text, first.saturating_sub(LOOK), first);
-    let signs = lead.iter().rev().take_while(|byte| b" \t-{,+<>|#*\"'".contains(byte)).count();
+    let signs = lead.iter().rev().take_while(|byte| BEFORE.has(**byte)).count();
     match lead.len().checked_sub(signs + 1).and_then(|at| lead.get(at)) {
         None => first <= LOOK && signs == lead.len(),
         Some(byte) => *byte == b'\n' || *byte == b'\r',
@@ -411,15 +437,21 @@ pub(super) fn is_capital(text: &[u8], first: usize) -> bool {
 
 /// A digit, a sign that words do not have, or a capital after a small letter.
 pub(super) fn looks_random(word: &[u8]) -> bool {
+    // All but these: . - _ ' /
+    static SIGN: ByteSet = ByteSet::of(b"0123456789!\"#$%&()*+,:;<=>?@[\\]^`{|}~");
     // What follows a closing quote is not of the value.
-    let word = slice(word, 0, word.iter().position(|byte| b"\"`".contains(byte)).unwrap_or(word.len()));
-    let word = slice(word, 0, word.len() - word.iter().rev().take_while(|b| b".,;:!?)".contains(b)).count());
-    let has_capital_inside = word
-        .windows(2)
-        .any(|pair| matches!(pair, [a, b] if a.is_ascii_lowercase() && b.is_ascii_uppercase()));
-    let is_sign =
-        |byte: &u8| byte.is_ascii_digit() || (byte.is_ascii_punctuation() && !b".-_'/".contains(byte));
-    word.len() >= 6 && (has_capital_inside || word.iter().any(is_sign))
+    let word = slice(word, 0, word.iter().position(|byte| is_one_of(*byte, b"\"`")).unwrap_or(word.len()));
+    let stops = word.iter().rev().take_while(|byte| is_one_of(**byte, b".,;:!?)")).count();
+    let word = slice(word, 0, word.len() - stops);
+    if word.len() < 6 {
+        return false;
+    }
+    let mut previous = 0;
+    word.iter().any(|byte| {
+        let has_capital_inside = byte.is_ascii_uppercase() && u8::is_ascii_lowercase(&previous);
+        previous = *byte;
+        has_capital_inside || SIGN.has(*byte)
+    })
 }
 
 /// A call, an index, a path of names, or a type.
@@ -495,8 +527,8 @@ pub(super) fn is_harmless(value: &[u8]) -> bool {
         return false;
     }
     let value = value.trim_ascii();
-    let bare =
-        slice(value, 0, value.len() - value.iter().rev().take_while(|byte| b",;:})]".contains(byte)).count());
+    let stops = value.iter().rev().take_while(|byte| is_one_of(**byte, b",;:})]")).count();
+    let bare = slice(value, 0, value.len() - stops);
     if bare.is_empty() || bare.iter().all(|byte| *byte == b'*') {
         return true;
     }

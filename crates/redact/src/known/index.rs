@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use zeroize::Zeroizing;
 
 use super::forms::Form;
-use crate::bytes::{HEX, next_row, slice};
+use crate::bytes::{BLOCK, HEX, first_bits, members, next_row, slice, within};
 use crate::find::is_run;
 
 /// Shortest piece of a longer text that counts as found.
@@ -70,6 +70,8 @@ pub(super) struct Index {
     stride: usize,
     /// Whether all that stands in text as it is has only characters that runs are of: it is in runs only.
     is_of_runs: bool,
+    /// Of a run of base64, where eight bytes begin that are looked up: a bit for each.
+    looked_up: u64,
     /// Bits that no eight bytes of a text have: the highest of each byte, if all are ASCII. Most of what is read as base64 or
     /// hex and is none has one.
     unset: u64,
@@ -153,6 +155,7 @@ impl Index {
             width,
             stride,
             is_of_runs,
+            looked_up: (0..BLOCK).step_by((stride / 3 * 4).max(1)).fold(0, |all, place| all | 0xf << place),
             unset: if is_ascii { 0x8080_8080_8080_8080 } else { 0 },
             coarse: Vec::new(),
             coarse_shift: 0,
@@ -317,8 +320,9 @@ impl Index {
 
     /// Whether a run may hold a text as base64 or hex. Reads only as much of it as is looked up, so that few runs are read
     /// as a whole.
-    pub(super) fn may_hold(&self, run: &[u8]) -> bool {
-        self.may_hold_hex(run) || self.may_hold_base64(run)
+    pub(super) fn may_hold(&self, text: &[u8], start: usize, end: usize) -> bool {
+        let run = slice(text, start, end);
+        self.may_hold_hex(run) || self.may_hold_base64(text, start, run)
     }
 
     /// Whether hex digits may hold one. What is no digit among them is none.
@@ -326,8 +330,14 @@ impl Index {
         if run.len() < 2 * self.shortest() || self.width != 8 {
             return run.len() >= 2 * self.shortest();
         }
+        // Where every row of digits stands that is long enough, unless the run is twice as long.
+        let (first, last) = (run.len() - 2 * self.shortest(), 2 * self.shortest() - 1);
+        let has_digit = |place: usize| run.get(place).is_some_and(u8::is_ascii_hexdigit);
+        if first <= last && !(has_digit(first) && has_digit(last)) {
+            return false;
+        }
         // What is not ASCII is ruled out where it is read.
-        if self.unset == 0 && next_row(run, 0, 2 * self.shortest(), &HEX).is_none() {
+        if self.unset == 0 && next_row(run, 0, 2 * self.shortest(), &HEX, &HEX).is_none() {
             return false;
         }
         let is_there = |place: usize| {
@@ -341,10 +351,33 @@ impl Index {
         (0..run.len()).step_by(2 * self.stride).any(|place| is_there(place) || is_there(place + 1))
     }
 
-    fn may_hold_base64(&self, run: &[u8]) -> bool {
+    fn may_hold_base64(&self, text: &[u8], start: usize, run: &[u8]) -> bool {
+        if run.len() < self.shortest_run() {
+            return false;
+        }
+        let block = slice(text, start, text.len()).first_chunk().filter(|_| run.len() <= BLOCK);
+        if let Some(block) = block.filter(|_| self.unset != 0 && self.width == 8 && self.stride >= 3) {
+            // The first of four characters has the highest bit of a byte, and three of eight bytes are the first of three.
+            let all = first_bits(run.len());
+            let low = all & members(block, |byte| within(byte, b'A', b'Z') | within(byte, b'a', b'f'));
+            let may_begin = low & low >> 4 & low >> 8 & self.looked_up;
+            if may_begin == 0 {
+                return false;
+            }
+            // So has the second of four.
+            let second = members(block, |byte| {
+                within(byte, b'A', b'H')
+                    | within(byte, b'Q', b'X')
+                    | within(byte, b'g', b'n')
+                    | within(byte, b'w', b'z')
+                    | within(byte, b'0', b'3')
+            });
+            if may_begin & second >> 1 & second >> 5 & second >> 9 == 0 {
+                return false;
+            }
+        }
         // Names and paths have one case; base64 of eight bytes has both, or digits among capitals.
-        let has = |is: fn(&u8) -> bool| run.iter().fold(false, |has, byte| has | is(byte));
-        if run.len() < self.shortest_run() || !has(u8::is_ascii_uppercase) {
+        if !run.iter().fold(false, |has, byte| has | byte.is_ascii_uppercase()) {
             return false;
         }
         // Four characters are three bytes: fewer apart, and no place might be looked up.
@@ -434,9 +467,6 @@ impl Index {
         }
     }
 }
-
-/// Bytes that are compared at once.
-const BLOCK: usize = 64;
 
 /// How many bytes are the same from the front.
 fn same(a: &[u8], b: &[u8]) -> usize {

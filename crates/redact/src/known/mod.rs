@@ -170,7 +170,7 @@ impl Known {
     ) {
         for index in self.indices() {
             index.find_plain(text, from, runs, &mut tell);
-            let may_hold = |run: &&(usize, usize)| index.may_hold(crate::bytes::slice(text, run.0, run.1));
+            let may_hold = |run: &&(usize, usize)| index.may_hold(text, run.0, run.1);
             for (start, end) in runs.iter().filter(may_hold) {
                 decode::find(index, text, *start, *end, room, &mut tell);
             }

@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 
 use super::decode::{self, Room};
 use super::index::{Index, Read};
-use crate::bytes::{ByteSet, HEX, ROW, at, count, line_end, line_start, next_row, runs, slice};
+use crate::bytes::{ByteSet, HEX, ROW, at, count, line_end, line_start, next_row, runs, slice, within};
 
 /// How often a line is read over again.
 const DEPTH: usize = 2;
@@ -73,6 +73,15 @@ impl Writing {
         match self {
             Self::Url | Self::Form => Some((3, Some(char::from_u32(pair(place + 1)?)?))),
             Self::String => escaped(text, place),
+            // Most line breaks stand behind a shorter line.
+            Self::Wrapped
+                if !place
+                    .checked_sub(FULL)
+                    .and_then(|first| at(text, first))
+                    .is_some_and(|b| BASE64.has(b)) =>
+            {
+                None
+            }
             Self::Wrapped => {
                 let width = 2 * slice(text, place, place + 4)
                     .chunks_exact(2)
@@ -220,7 +229,7 @@ fn pairs(index: &Index, text: &[u8], from: usize, room: &mut Room, tell: &mut im
     if least < ROW {
         runs(text, from, least, is_paired, &mut rows);
     } else {
-        let next = |from| next_row(text, from, least, &PAIRED);
+        let next = |from| next_row(text, from, least, &PAIRED, &HEX);
         rows.extend(std::iter::successors(next(from), |(_, end)| next(*end)));
     }
     // Without anything between them they are found as one run.
@@ -272,7 +281,8 @@ fn row(
 
 /// As [`PAIRED`], for many at once.
 const fn is_paired(byte: u8) -> bool {
-    byte.is_ascii_hexdigit() | matches!(byte, b' ' | b':' | b'-')
+    // A colon follows the digits.
+    within(byte, b'0', b':') | within(byte | 0x20, b'a', b'f') | (byte == b' ') | (byte == b'-')
 }
 
 fn digit(byte: u8) -> Option<u32> {

@@ -489,7 +489,7 @@ fn acc_11_a_revoked_pass_and_what_was_made_from_it_stay_refused_after_a_restart(
     let mut tokens = vec![root.token.0.clone()];
     for _ in 0..3 {
         let parent = host.anonymous().with_token(tokens.last().unwrap());
-        tokens.push(parent.mint_pass(&body).unwrap().token.0);
+        tokens.push(parent.mint_pass(&body).unwrap().token.into_text());
     }
     let last = host.anonymous().with_token(tokens.last().unwrap());
     let head = host.ledger_head();

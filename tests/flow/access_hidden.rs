@@ -223,7 +223,7 @@ fn gtw_14_a_repetition_is_for_the_same_credential_and_the_same_rights() {
     // A Pass that its holder narrowed is another credential.
     let grant = serde_json::json!({"label": "p", "grant": {"tools": {"allow": ["api.*"]}, "depth": 2}});
     let grant = serde_json::from_value(grant).unwrap();
-    let pass = ana.client.mint_pass(&grant).unwrap().token.0;
+    let pass = ana.client.mint_pass(&grant).unwrap().token.into_text();
     let narrowed = access::pass::PassToken::parse(&pass)
         .unwrap()
         .attenuate(&"tool api.worktree.read".parse().unwrap())

@@ -251,8 +251,8 @@ calls! { s, who;
     "auth_login" => {
         let body = LoginRequest { email: "owner@example.org".into(), password: Hidden(PASSWORD.into()), totp: None };
     } login(&body);
-    "auth_refresh" => { let token = s.host.owner().login(s.host).tokens.refresh_token.0; } refresh(&token);
-    "auth_pair" => { let code = s.owner().offer_pairing(&new_key()).unwrap().code.0; } pair(&code);
+    "auth_refresh" => { let token = s.host.owner().login(s.host).tokens.refresh_token.into_text(); } refresh(&token);
+    "auth_pair" => { let code = s.owner().offer_pairing(&new_key()).unwrap().code.into_text(); } pair(&code);
     "auth_logout" => logout();
     "auth_logout_everywhere" => logout_everywhere();
     "auth_change_password" => change_password(&new_password());

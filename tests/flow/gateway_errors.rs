@@ -222,7 +222,7 @@ fn fuzzed(dice: &mut Dice, host: &Host, token: &str, paths: &[(String, String)])
 fn gtw_09_fuzzed_requests_show_nothing() {
     let host = Host::builder().set("limits.requests_per_minute", "0").start();
     let key = api::CreateKeyRequest { label: "fuzz".into(), scope: "admin".into(), days: None };
-    let token = host.user("fuzz", "owner").client.create_key(&key).unwrap().secret.0;
+    let token = host.user("fuzz", "owner").client.create_key(&key).unwrap().secret.into_text();
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json")).unwrap();
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut paths = Vec::new();

@@ -30,7 +30,7 @@ pub fn dial(host: &Host, query: &str, headers: &[(&str, &str)]) -> Result<Socket
 
 /// Opens a socket as a browser would: our origin, a fresh ticket.
 pub fn open(host: &Host, who: &Person, query: &str) -> Socket {
-    let ticket = who.client.ticket().unwrap().ticket.0;
+    let ticket = who.client.ticket().unwrap().ticket.into_text();
     let protocols = format!("palisade.v1, ticket.{ticket}");
     dial(host, query, &[("origin", host.base()), ("sec-websocket-protocol", &protocols)]).unwrap()
 }
@@ -96,7 +96,7 @@ fn gtw_05_a_socket_opens_only_from_our_origin() {
 fn gtw_05_a_ticket_is_single_use_and_bound_to_its_principal() {
     let host = Host::start();
     let bo = host.user("bo", "member");
-    let ticket = bo.client.ticket().unwrap().ticket.0;
+    let ticket = bo.client.ticket().unwrap().ticket.into_text();
     let protocols = format!("palisade.v1, ticket.{ticket}");
     let headers = [("origin", host.base()), ("sec-websocket-protocol", protocols.as_str())];
     let mut socket = dial(&host, "", &headers).unwrap();
@@ -110,7 +110,7 @@ fn gtw_05_a_ticket_is_single_use_and_bound_to_its_principal() {
 
     for name in ["token", "ticket", "access_token"] {
         let secret = if name == "ticket" {
-            bo.client.ticket().unwrap().ticket.0
+            bo.client.ticket().unwrap().ticket.into_text()
         } else {
             bo.client.token().unwrap().to_owned()
         };
@@ -119,7 +119,7 @@ fn gtw_05_a_ticket_is_single_use_and_bound_to_its_principal() {
             401,
             "{name}"
         );
-        let fresh = bo.client.ticket().unwrap().ticket.0;
+        let fresh = bo.client.ticket().unwrap().ticket.into_text();
         let protocols = format!("palisade.v1, ticket.{fresh}");
         let headers = [("origin", host.base()), ("sec-websocket-protocol", protocols.as_str())];
         assert_eq!(dial(&host, &format!("?{name}={secret}"), &headers).unwrap_err(), 422, "{name}");
@@ -131,7 +131,7 @@ fn gtw_05_a_ticket_is_single_use_and_bound_to_its_principal() {
     );
     assert_eq!(pass.unwrap_err(), 401);
 
-    let ticket = bo.client.ticket().unwrap().ticket.0;
+    let ticket = bo.client.ticket().unwrap().ticket.into_text();
     host.owner().client.disable_user(&bo.id).unwrap();
     let protocols = format!("palisade.v1, ticket.{ticket}");
     let headers = [("origin", host.base()), ("sec-websocket-protocol", protocols.as_str())];

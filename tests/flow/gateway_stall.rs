@@ -206,7 +206,7 @@ fn gtw_04_streams_that_nobody_reads_end_with_the_right() {
     };
     assert!(taken(20));
     assert_eq!(bo.client.events(None).map(drop).unwrap_err().status(), Some(429));
-    let ticket = bo.client.ticket().unwrap().ticket.0;
+    let ticket = bo.client.ticket().unwrap().ticket.into_text();
     let protocols = format!("palisade.v1, ticket.{ticket}");
     let headers = [("origin", host.base()), ("sec-websocket-protocol", protocols.as_str())];
     let socket = crate::gateway_socket::dial(&host, "", &headers);

@@ -178,12 +178,12 @@ fn idn_04_no_hash_token_or_digest_is_sent_or_logged() {
         secrets.push(one.tokens.access_token.0.clone());
         secrets.push(one.tokens.refresh_token.0.clone());
         let key = api::CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None };
-        secrets.push(one.client.create_key(&key).unwrap().secret.0);
+        secrets.push(one.client.create_key(&key).unwrap().secret.into_text());
         let pass = api::MintPassRequest { label: "p".into(), grant: model::Grant::nothing(), minutes: None };
-        secrets.push(one.client.mint_pass(&pass).unwrap().token.0);
-        secrets.push(one.client.ticket().unwrap().ticket.0);
+        secrets.push(one.client.mint_pass(&pass).unwrap().token.into_text());
+        secrets.push(one.client.ticket().unwrap().ticket.into_text());
         let refreshed = host.anonymous().refresh(&one.tokens.refresh_token.0).unwrap();
-        secrets.extend([refreshed.access_token.0, refreshed.refresh_token.0]);
+        secrets.extend([refreshed.access_token.into_text(), refreshed.refresh_token.into_text()]);
     }
     secrets.push(PASSWORD.into());
     // From here on nothing that is said may hold any of them.

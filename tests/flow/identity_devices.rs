@@ -117,7 +117,7 @@ fn turn_on(person: &Person) -> String {
         password: Hidden(PASSWORD.into()),
     };
     person.client.confirm_totp(&confirm).unwrap();
-    offer.link.0
+    offer.link.into_text()
 }
 
 #[test]

@@ -250,7 +250,7 @@ impl Scene<'_> {
             }
             ("POST", "/api/v1/auth/totp/confirm") => {
                 let offer = self.caller.client.offer_totp().unwrap();
-                self.link = offer.link.0;
+                self.link = offer.link.into_text();
                 json!({"handle": offer.handle.0, "code": code(&self.link, 0), "password": self.password})
             }
             ("POST", "/api/v1/auth/totp/remove") => {

@@ -18,7 +18,7 @@ pub(crate) const VALUE: &str = "marmalade-quilt-zebra-4711";
 /// A key that may do everything its owner may.
 pub(crate) fn admin_key(client: &Client) -> String {
     let asked = api::CreateKeyRequest { label: "for the test".into(), scope: "admin".into(), days: None };
-    client.create_key(&asked).unwrap().secret.0
+    client.create_key(&asked).unwrap().secret.into_text()
 }
 
 pub(crate) fn secret(name: &str, value: &str, owner: Option<&str>) -> AddSecretRequest {
@@ -305,4 +305,52 @@ fn sec_02_a_team_starts_with_a_key_from_a_program_and_not_without() {
     script(&format!("echo {}", tests::master_key()));
     let refused = host.start_daemon().unwrap_err();
     assert!(refused.contains("the key does not open the store"), "{refused}");
+}
+
+/// SEC-02, SEC-14: a service whose credential is missing is sent to its unit and not to a file that it never had; what it
+/// says at its start is kept by the journal, which names nobody's home.
+#[test]
+fn sec_02_a_service_without_its_credential_is_sent_to_its_unit() {
+    use std::os::unix::fs::MetadataExt;
+    let mut host = Host::start();
+    host.stop();
+    let (key, credentials) = (host.place().join("master.key"), host.place().join("credentials"));
+    std::fs::create_dir(&credentials).unwrap();
+    let journal = host.place().join("journal");
+    let start = |as_service: bool| {
+        let out = std::fs::File::create(&journal).unwrap();
+        let meta = out.metadata().unwrap();
+        let mut command = host.command("palisaded");
+        command.arg("up").stdout(out.try_clone().unwrap()).stderr(out);
+        if as_service {
+            command.env("CREDENTIALS_DIRECTORY", &credentials);
+            command.env("JOURNAL_STREAM", format!("{}:{}", meta.dev(), meta.ino()));
+        }
+        assert!(!command.status().unwrap().success());
+        std::fs::read_to_string(&journal).unwrap()
+    };
+    let moved = credentials.join("elsewhere");
+    std::fs::rename(&key, &moved).unwrap();
+    let data = host.data().display().to_string();
+    let said = start(false);
+    assert!(said.contains(&key.display().to_string()) && said.contains(&data), "{said}");
+    let said = start(true);
+    assert!(said.contains("LoadCredential=") && !said.contains("master.key"), "{said}");
+    assert!(said.contains("a store in `~/data`") && !said.contains(&data), "{said}");
+    // One that is there and open to all is told by its name.
+    let credential = credentials.join("palisade-master-key");
+    std::fs::rename(&moved, &credential).unwrap();
+    let closed = std::fs::metadata(&credential).unwrap().permissions();
+    let mut open = closed.clone();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut open, 0o644);
+    std::fs::set_permissions(&credential, open).unwrap();
+    let said = start(true);
+    assert!(
+        said.contains("the systemd credential `palisade-master-key` cannot be used: others get at it"),
+        "{said}"
+    );
+    assert!(!said.contains("chmod"), "{said}");
+    std::fs::set_permissions(&credential, closed).unwrap();
+    std::fs::rename(&credential, &key).unwrap();
+    host.start_daemon().unwrap();
 }

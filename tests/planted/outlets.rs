@@ -201,3 +201,27 @@ fn sec_14_what_is_kept_of_a_run_names_no_home_and_acts_on_no_reader() {
     }
     assert!(receipts >= 2 && records >= 1, "{receipts} receipts, {records} files of the record");
 }
+
+/// Whoever sets `HOME` does not decide which paths a record hides.
+#[test]
+fn sec_14_a_home_that_is_none_hides_no_path_of_a_record() {
+    let home = Home::new();
+    for lie in ["/usr/share", "/opt", "usr", "/usr/share/../share"] {
+        let mut command = home.palisade(&["run", "--", "true", "/usr/share/doc/x", "/opt/x", "/etc/hosts"]);
+        // Where the record goes is said apart.
+        let state = home.project().with_file_name(".local").join("state");
+        let output = tests::fed(command.env("HOME", lie).env("XDG_STATE_HOME", state), "");
+        assert!(output.status.success(), "{lie}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let mut receipts = 0;
+    for (path, text) in
+        home.kept().iter().filter(|(path, _)| path.display().to_string().contains("/receipts/"))
+    {
+        receipts += 1;
+        let receipt: Value = serde_json::from_str(text).unwrap();
+        let receipt = receipt.get("receipt").unwrap_or(&receipt);
+        let expected = serde_json::json!(["true", "/usr/share/doc/x", "/opt/x", "/etc/hosts"]);
+        assert_eq!(receipt["command"], expected, "{}", path.display());
+    }
+    assert_eq!(receipts, 4);
+}

@@ -171,6 +171,16 @@ impl<B: Backing> Gate<B> {
 
     /// Says what became of an act. Rights that changed are asked again from here on.
     pub async fn close(&self, record: Option<Record>, outcome: Result<(), String>) {
+        self.close_noting(record, outcome, None).await;
+    }
+
+    /// The same, with a word that only the effect could tell.
+    pub async fn close_noting(
+        &self,
+        record: Option<Record>,
+        outcome: Result<(), String>,
+        note: Option<(&'static str, String)>,
+    ) {
         let Some(record) = record else { return };
         if record.action.changes_access {
             self.epoch.bump();
@@ -181,6 +191,10 @@ impl<B: Backing> Gate<B> {
         };
         let draft =
             Draft::new(record.who.label(), record.action.name, entry).on(record.resource).because(cause);
+        let draft = match note {
+            Some((name, text)) => draft.with(name, text),
+            None => draft,
+        };
         let draft = match record.opened {
             Some(opened) => draft.closes_recorded(opened),
             // What could not be recorded before is recorded now, if it can be.

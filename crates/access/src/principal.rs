@@ -31,7 +31,7 @@ impl Via {
 }
 
 /// An authenticated actor. Only `access` can make one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub(crate) user: UserId,
     pub(crate) role: Role,

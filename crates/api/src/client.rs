@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{Method, Request};
+use zeroize::Zeroizing;
 
 pub use self::live::{Events, Socket};
 pub use self::record::LedgerFilter;
@@ -142,7 +143,7 @@ impl Client {
 
     /// Sends anything; for tests, and for what has no method of its own.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Called<Answer> {
-        self.send_within(None, method, path, headers, body)
+        self.send_within(None, method, path, headers, &body)
     }
 
     fn send_within(
@@ -151,7 +152,7 @@ impl Client {
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
-        body: Vec<u8>,
+        body: &[u8],
     ) -> Called<Answer> {
         let unreachable = |why: String| ClientError::Unreachable { base: self.base.clone(), why };
         let method = Method::from_bytes(method.as_bytes()).map_err(|error| unreachable(error.to_string()))?;
@@ -192,14 +193,10 @@ impl Client {
         body: Option<&impl Serialize>,
     ) -> Called<Answer> {
         let (headers, bytes) = match body {
-            None => (Vec::new(), Vec::new()),
-            Some(body) => {
-                let bytes =
-                    serde_json::to_vec(body).map_err(|error| ClientError::Unexpected(error.to_string()))?;
-                (vec![("content-type", "application/json")], bytes)
-            }
+            None => (Vec::new(), Zeroizing::default()),
+            Some(body) => (vec![("content-type", "application/json")], written(body)?),
         };
-        Self::judged(self.send_within(time, method, path, &headers, bytes)?)
+        Self::judged(self.send_within(time, method, path, &headers, &bytes)?)
     }
 
     /// An answer that is what was asked for, or the problem that it tells.
@@ -254,4 +251,24 @@ fn query(pairs: &[(&str, Option<String>)]) -> String {
         .filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={}", part(value))));
     let joined = given.collect::<Vec<_>>().join("&");
     if joined.is_empty() { joined } else { format!("?{joined}") }
+}
+
+/// A document that may hold a secret: its length is counted first, so that it is never moved, and it is wiped.
+fn written(body: &impl Serialize) -> Called<Zeroizing<Vec<u8>>> {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let failed = |error: serde_json::Error| ClientError::Unexpected(error.to_string());
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, body).map_err(failed)?;
+    let mut bytes = Zeroizing::new(Vec::with_capacity(count.0));
+    serde_json::to_writer(&mut *bytes, body).map_err(failed)?;
+    Ok(bytes)
 }

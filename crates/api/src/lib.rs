@@ -9,6 +9,7 @@ mod auth;
 #[cfg(feature = "client")]
 mod client;
 mod events;
+mod home;
 mod ledger;
 mod passes;
 mod people;
@@ -23,6 +24,7 @@ pub use auth::*;
 #[cfg(feature = "client")]
 pub use client::{Answer, Client, ClientError, Events, LedgerFilter, Socket, WorktreeFilter};
 pub use events::*;
+pub use home::own_home;
 pub use ledger::*;
 pub use passes::*;
 pub use people::*;
@@ -58,6 +60,21 @@ pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<
 #[serde(transparent)]
 #[schema(value_type = String)]
 pub struct Hidden(pub String);
+
+impl Hidden {
+    /// The text, for whoever takes care of it from here on.
+    #[must_use]
+    pub fn into_text(mut self) -> String {
+        std::mem::take(&mut self.0)
+    }
+}
+
+/// Whoever holds it wipes it.
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        zeroize::Zeroize::zeroize(&mut self.0);
+    }
+}
 
 impl std::fmt::Debug for Hidden {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -46,9 +46,9 @@ impl Credentials {
         Self {
             url: url.to_owned(),
             user: tokens.user,
-            access_token: tokens.access_token.0,
+            access_token: tokens.access_token.into_text(),
             access_expires: tokens.access_expires,
-            refresh_token: Some(tokens.refresh_token.0),
+            refresh_token: Some(tokens.refresh_token.into_text()),
         }
     }
 
@@ -57,7 +57,7 @@ impl Credentials {
         Self {
             url: url.to_owned(),
             user: made.key.user,
-            access_token: made.secret.0,
+            access_token: made.secret.into_text(),
             access_expires: made.key.expires,
             refresh_token: None,
         }

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use redact::Redactor;
 use serde::Serialize;
@@ -195,13 +196,10 @@ fn write(mut out: impl Write, text: &str, reveals: bool) -> bool {
 
 /// A word that is kept in a record which others may read: without secrets, and without the name of whose home it is in.
 pub(crate) fn kept(text: &str) -> String {
-    let redactor = Redactor::new().with_home_paths();
-    let redactor = match std::env::var_os("HOME") {
-        Some(home) => redactor.with_home(home.as_encoded_bytes()),
-        None => redactor,
-    };
+    static KEPT: LazyLock<Redactor> =
+        LazyLock::new(|| Redactor::new().for_others(api::own_home().as_deref()));
     let tamed = redact::tame(text.as_bytes());
-    String::from_utf8_lossy(&redactor.scrub_bytes(&tamed)).into_owned()
+    String::from_utf8_lossy(&KEPT.scrub_bytes(&tamed)).into_owned()
 }
 
 /// The words of a command as they are kept in such a record: a secret is known by the word before it too.

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::{Client, Places};
+use api::{Client, Hidden, Places};
+use zeroize::Zeroizing;
 
 use crate::credentials::{Credentials, CredentialsFile};
 use crate::failure::Failure;
@@ -13,6 +14,8 @@ use crate::failure::Failure;
 const DEFAULT_URL: &str = "http://127.0.0.1:7717";
 /// A token that ends this soon is traded before the call.
 const SOON: i64 = 30_000;
+/// Room for a password up front, so that it is not moved and left behind.
+const MOST_LINE: usize = 4_096;
 
 /// Where to call and as whom.
 #[derive(Clone, Debug)]
@@ -153,27 +156,28 @@ pub(crate) fn now() -> i64 {
 }
 
 /// A secret from the first line of standard input, or typed at the terminal; never from the command line.
-pub(crate) fn secret(what: &'static str, from_stdin: bool, prompt: &str) -> Result<String, Failure> {
+pub(crate) fn secret(what: &'static str, from_stdin: bool, prompt: &str) -> Result<Hidden, Failure> {
     if from_stdin {
-        let mut line = String::new();
+        let mut line = Zeroizing::new(String::with_capacity(MOST_LINE));
         let read = std::io::stdin().lock().read_line(&mut line);
         read.map_err(|error| Failure::Program(format!("standard input cannot be read: {error}")))?;
         let text = line.trim_end_matches(['\n', '\r']);
         return if text.is_empty() {
             Err(Failure::Usage(format!("{what}: standard input was empty")))
         } else {
-            Ok(text.to_owned())
+            Ok(Hidden(text.to_owned()))
         };
     }
     if !std::io::stdin().is_terminal() {
         return Err(Failure::NoTerminal(what, "use --password-stdin"));
     }
     rpassword::prompt_password(prompt)
+        .map(Hidden)
         .map_err(|error| Failure::Program(format!("the terminal cannot be read: {error}")))
 }
 
 /// A new password, typed twice.
-pub(crate) fn new_password(from_stdin: bool) -> Result<String, Failure> {
+pub(crate) fn new_password(from_stdin: bool) -> Result<Hidden, Failure> {
     let first = secret("a password", from_stdin, "New password (12 characters or more): ")?;
     if !from_stdin && secret("a password", false, "Again: ")? != first {
         return Err(Failure::Usage("the two passwords differ".into()));

@@ -18,7 +18,7 @@ use crate::backup::{Unfinished, unfinished};
 use crate::guarded::GuardedLedger;
 use crate::index::Indexer;
 use crate::keeper::{FindRingError, Keeper};
-use crate::secret::Lending;
+use crate::lending::Lending;
 use crate::standing::{self, Loss, OnLoss, StandingError};
 
 /// How the installation is used.
@@ -321,8 +321,16 @@ impl Runtime {
         self.store.answers()
     }
 
-    /// Keeps house until told to stop: search index, counts of strangers, old events, old entries.
-    pub async fn keep_house(self: Arc<Self>, mut stop: tokio::sync::watch::Receiver<bool>) {
+    /// Keeps house until told to stop: search index, counts of strangers, old events, old entries, what is lent.
+    pub async fn keep_house(self: Arc<Self>, stop: tokio::sync::watch::Receiver<bool>) {
+        // Beside each other: the end of a right does not wait for an index.
+        tokio::select! {
+            () = self.tidy(stop) => {}
+            () = self.watch_leases() => {}
+        }
+    }
+
+    async fn tidy(&self, mut stop: tokio::sync::watch::Receiver<bool>) {
         const EVENTS_KEPT: Millis = 30 * 24 * 60 * 60 * 1_000;
         let mut every = tokio::time::interval(std::time::Duration::from_secs(5));
         let mut retention = crate::retention::times();
@@ -344,8 +352,6 @@ impl Runtime {
                 tracing::warn!(%error, "the ledger's search index is behind");
             }
             self.auth.flush_strangers().await;
-            self.end_old_leases();
-            self.judge_leases().await;
             if let Err(error) = self.store.forget_events(self.clock.now().saturating_sub(EVENTS_KEPT)).await {
                 tracing::warn!(%error, "old events could not be removed");
             }

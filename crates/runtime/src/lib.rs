@@ -16,6 +16,7 @@ mod index;
 mod keeper;
 mod key;
 mod ledger;
+mod lending;
 mod pass;
 mod perform;
 mod policy;

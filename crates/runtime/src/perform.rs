@@ -8,6 +8,7 @@ use store::engine::EngineError;
 use store::{Store, StoreError};
 
 use crate::Runtime;
+use crate::lending::Reach;
 
 /// Why an act did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +60,23 @@ impl Runtime {
         F: FnOnce(Arc<Store>, Permit<A>) -> R + Send + 'static,
         R: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
+        self.perform_noting(who, act, effect, |_| None).await
+    }
+
+    /// The same, with a word in the closing entry that only the effect could tell.
+    pub(crate) async fn perform_noting<A, T, F, R>(
+        self: &Arc<Self>,
+        who: &Principal,
+        act: A,
+        effect: F,
+        note: fn(&T) -> Option<(&'static str, String)>,
+    ) -> Result<T, ActError>
+    where
+        A: Act,
+        T: Send + 'static,
+        F: FnOnce(Arc<Store>, Permit<A>) -> R + Send + 'static,
+        R: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
         let (this, who) = (Arc::clone(self), who.clone());
         let whole = async move {
             let permit = this.gate.authorize(&who, act).await?;
@@ -73,11 +91,12 @@ impl Runtime {
                 count(error);
             }
             let told = outcome.as_ref().map(drop).map_err(ToString::to_string);
+            let note = outcome.as_ref().ok().and_then(note);
             changing.ended();
-            this.gate.close(record, told).await;
+            this.gate.close_noting(record, told, note).await;
             // What was lent to whoever may not have it any more ends with the right.
             if A::ACTION.changes_access {
-                this.judge_leases().await;
+                this.judge_leases(Reach::AtOnce).await;
             }
             // Followers hear of it when the gate judges by it.
             this.store.publish();

@@ -7,10 +7,9 @@
 //! its hosts and its end, so none of those can be changed behind it; what is lent is known to the redactor as long; a lease
 //! ends with its time, its secret, and the right to have it, whoever or whatever takes that away.
 //!
-//! Not here: new keys (`rotation`), who may do it (`access`), where a consumer sends it.
+//! Not here: new keys (`rotation`), the end of a right (`lending`), who may do it (`access`), where a consumer sends it.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource};
@@ -19,6 +18,7 @@ use redact::LearnError;
 use store::{SealedSecret, SecretRow, Store, StoreError};
 use vault::{KeyRing, LeaseError, LeaseId, Leases, OpenError, Place, SealedRecord, Secret, Term};
 
+use crate::lending::Lending;
 use crate::{ActError, Runtime};
 
 /// What the daemon's own environment gives: `PALISADE_SECRET_` and the name.
@@ -72,15 +72,6 @@ pub struct Lent {
     pub source: SecretSource,
     /// Where it may be sent.
     pub hosts: Vec<HostPattern>,
-}
-
-/// What a lease rests on.
-#[derive(Clone, Debug)]
-pub(crate) struct Lending {
-    who: Principal,
-    resource: Resource,
-    /// None if the environment gave the value.
-    secret: Option<SecretId>,
 }
 
 /// Whether the redactor can know a value.
@@ -189,34 +180,6 @@ impl Runtime {
         self.forget(|leases| leases.end_where(|_, lending| lending.secret == Some(secret)));
     }
 
-    /// Judges everything that is lent again, if rights changed since that was done: a lease ends with the right to it.
-    pub(crate) async fn judge_leases(&self) {
-        let epoch = self.gate.epoch().now();
-        if self.judged.load(Ordering::Acquire) == epoch {
-            return;
-        }
-        let (mut over, mut unknown) = (BTreeSet::new(), 0_usize);
-        for (lease, lending) in self.leases.marks() {
-            match self.gate.still_allows(&lending.who, LeaseSecret::ACTION, lending.resource).await {
-                Ok(true) => {}
-                Ok(false) => drop(over.insert(lease)),
-                // It goes on until its time, or until somebody can tell.
-                Err(_) => unknown += 1,
-            }
-        }
-        if !over.is_empty() {
-            self.forget(|leases| leases.end_where(|lease, _| over.contains(&lease)));
-        }
-        if unknown == 0 {
-            self.judged.store(epoch, Ordering::Release);
-        } else {
-            tracing::warn!(
-                unknown,
-                "whether what is lent may still be had cannot be told now; it is asked again"
-            );
-        }
-    }
-
     /// Lends the secret that counts for the caller to one consumer, which may run for `timeout`: theirs before the
     /// worktree's before the installation's before the environment's. The value is told by [`Self::with_lease`] alone.
     pub async fn lease_secret(
@@ -235,14 +198,22 @@ impl Runtime {
             let (name, consumer) = (permit.act().name.clone(), permit.act().consumer.clone());
             let _sealing = this.sealing.read().await;
             let (mut secret, mut expires) = (None, None);
-            let (value, source, hosts) = match store.lease_secret(permit).await? {
+            let found = match store.lease_secret(permit).await {
+                Err(error @ StoreError::Expired { owner, .. }) => {
+                    return Err(this.told(&borrower, owner, error).await);
+                }
+                found => found?,
+            };
+            let (value, source, hosts) = match found {
                 Some(found) => {
-                    let value = open(&this.ring, &found).map_err(|error| {
-                        let owner = found.about.owner;
-                        StoreError::Unusable(format!(
-                            "the secret `{name}` of {owner} cannot be used: {error}"
-                        ))
-                    })?;
+                    let value = match open(&this.ring, &found) {
+                        Ok(value) => value,
+                        Err(error) => {
+                            let owner = found.about.owner;
+                            let text = format!("the secret `{name}` of {owner} cannot be used: {error}");
+                            return Err(this.told(&borrower, owner, StoreError::Unusable(text)).await);
+                        }
+                    };
                     (secret, expires) = (Some(found.about.id), found.about.expires);
                     (value, found.about.owner.into(), found.about.hosts)
                 }
@@ -274,7 +245,8 @@ impl Runtime {
             let until = today.saturating_add(end.saturating_sub(now));
             Ok(Lent { lease, until, source, hosts })
         };
-        let lent = self.perform(who, act, effect).await?;
+        let source = |lent: &Lent| Some(("source", lent.source.word().to_owned()));
+        let lent = self.perform_noting(who, act, effect, source).await?;
         // Rights that changed between the judgement and the lending were looked at before this was lent.
         if self.gate.epoch().now() != before
             && !matches!(self.gate.still_allows(who, LeaseSecret::ACTION, resource).await, Ok(true))
@@ -283,6 +255,16 @@ impl Runtime {
             return Err(StoreError::Missing("secret").into());
         }
         Ok(lent)
+    }
+
+    /// What is wrong with a secret, for somebody who may know that it is there; for others there is none.
+    async fn told(&self, who: &Principal, owner: SecretOwner, wrong: StoreError) -> StoreError {
+        let resource = ListSecrets { owner }.resource();
+        if self.gate.would_allow(who, ListSecrets::ACTION, resource).await {
+            return wrong;
+        }
+        tracing::warn!(%wrong, "a secret could not be lent, and whoever asked may not know of it");
+        StoreError::Missing("secret")
     }
 
     /// Lets a consumer look at what was lent to it, as long as its time lasts.
@@ -307,7 +289,7 @@ impl Runtime {
 
     /// Ends some leases. Each was learned once and is forgotten once: the redactor counts, and knows a value as long as
     /// anybody has it.
-    fn forget(&self, end: impl FnOnce(&Leases<Lending>) -> Vec<Secret<Vec<u8>>>) -> usize {
+    pub(crate) fn forget(&self, end: impl FnOnce(&Leases<Lending>) -> Vec<Secret<Vec<u8>>>) -> usize {
         let _lending = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = end(&self.leases);
         let gone: Vec<&[u8]> = ended.iter().map(|value| value.expose().as_slice()).collect();

@@ -1,11 +1,13 @@
 //! Logs: every line passes the redactor on its way out, and so does what a panic or a bad command line says.
 //!
 //! Two ways out: [`redactor`] for what is kept or sent to others (logs, answers, the ledger, notes), where paths lose the
-//! name of whose home they are in, and [`near`] for whoever starts the daemon at a terminal and needs the true path.
+//! name of whose home they are in, and [`near`] for whoever starts the daemon at a terminal and needs the true path. What
+//! a starting service says is kept by a journal and goes the first way.
 //! Invariant: nothing that leaves here acts on the terminal of its reader, and one log line stays one line.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::LazyLock;
 
 use redact::{Redactor, Sink, Tame};
@@ -17,13 +19,7 @@ use crate::settings::Settings;
 static NEAR: LazyLock<Redactor> = LazyLock::new(Redactor::new);
 
 /// A clone, so that both know the same values and count together.
-static AFAR: LazyLock<Redactor> = LazyLock::new(|| {
-    let redactor = NEAR.clone().with_home_paths();
-    match std::env::var_os("HOME") {
-        Some(home) => redactor.with_home(home.as_encoded_bytes()),
-        None => redactor,
-    }
-});
+static AFAR: LazyLock<Redactor> = LazyLock::new(|| NEAR.clone().for_others(api::own_home().as_deref()));
 
 /// The one redactor of this process, for what is kept or sent away: paths do not name people.
 pub(crate) fn redactor() -> &'static Redactor {
@@ -111,14 +107,26 @@ fn emit_to(out: impl Write, bytes: &[u8]) {
 }
 
 /// Says something to whoever started the daemon. There is nobody to tell when a terminal is gone.
-pub(crate) fn tell(out: &mut impl Write, text: &str) {
-    drop(out.write_all(&told_near(text)));
+pub(crate) fn tell(out: &mut (impl Write + AsFd), text: &str) {
+    let stream = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    // A journal is kept, and read by others.
+    let way = if is_journal(out.as_fd(), &stream) { redactor() } else { near() };
+    drop(out.write_all(&told_by(way, text)));
     drop(out.flush());
 }
 
-fn told_near(text: &str) -> Vec<u8> {
+/// Whether this is the stream that systemd named as the one to its journal: `device:inode`. The name alone tells nothing,
+/// since whatever is started from a service inherits it.
+fn is_journal(out: BorrowedFd<'_>, stream: &str) -> bool {
+    let named = stream
+        .split_once(':')
+        .and_then(|(device, inode)| Some((device.parse::<u64>().ok()?, inode.parse::<u64>().ok()?)));
+    rustix::fs::fstat(out).is_ok_and(|stat| named == Some((stat.st_dev, stat.st_ino)))
+}
+
+fn told_by(way: &Redactor, text: &str) -> Vec<u8> {
     let tamed = redact::tame(text.as_bytes());
-    match near().scrub_bytes(&tamed) {
+    match way.scrub_bytes(&tamed) {
         Cow::Borrowed(same) => same.to_vec(),
         Cow::Owned(masked) => masked,
     }
@@ -152,6 +160,8 @@ fn told(info: &std::panic::PanicHookInfo<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     #[test]
@@ -194,10 +204,27 @@ mod tests {
     #[test]
     fn sec_14_the_person_who_starts_the_daemon_is_told_the_true_path() {
         let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
-        let mut out = Vec::new();
+        let (mut heard, mut out) = io::pipe().unwrap();
         tell(&mut out, &format!("no key at /home/ana/key\u{1b}[2J, but {secret}\n"));
-        assert_eq!(String::from_utf8(out).unwrap(), "no key at /home/ana/key, but ***\n");
+        drop(out);
+        let mut said = String::new();
+        heard.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "no key at /home/ana/key, but ***\n");
         assert_eq!(redactor().scrub("/home/ana/key"), "~/key");
+    }
+
+    /// What a service says at its start is kept by the journal; a terminal that was opened from a service is none.
+    #[test]
+    fn sec_14_the_journal_is_known_by_its_stream_and_not_by_a_variable() {
+        let ((_, journal), (_, terminal)) = (io::pipe().unwrap(), io::pipe().unwrap());
+        let stat = rustix::fs::fstat(&journal).unwrap();
+        let stream = format!("{}:{}", stat.st_dev, stat.st_ino);
+        assert!(is_journal(journal.as_fd(), &stream));
+        assert!(!is_journal(terminal.as_fd(), &stream));
+        for stream in ["", ":", "8", "8:", "x:y", &format!("{}:0", stat.st_dev)] {
+            assert!(!is_journal(journal.as_fd(), stream), "{stream}");
+        }
+        assert_eq!(told_by(redactor(), "no key at /home/ana/key\n"), b"no key at ~/key\n");
     }
 
     #[test]

@@ -26,6 +26,12 @@ pub(crate) enum MasterError {
     )]
     KeyLost(PathBuf, PathBuf),
     #[error(
+        "there is a store in `{0}`, and the service was given no credential `palisade-master-key` or \
+         `palisade-master-passphrase`; see LoadCredential= in its unit, or name the key with `key.file` or \
+         PALISADE_MASTER_KEY. Without it the store cannot be read."
+    )]
+    CredentialLost(PathBuf),
+    #[error(
         "{0} needs a master key that was given to it: set `key.file`, `key.passphrase_file`, `key.command`, \
          PALISADE_MASTER_KEY, PALISADE_MASTER_PASSPHRASE or the systemd credential `palisade-master-key` or \
          `palisade-master-passphrase` (make a key with `openssl rand -base64 32`)"
@@ -52,6 +58,8 @@ const KEY_PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 
 const KEY: &str = "PALISADE_MASTER_KEY";
 const PASSPHRASE: &str = "PALISADE_MASTER_PASSPHRASE";
+/// The directory of a service's credentials, as systemd names it.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
 /// Where the master key comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,7 +106,7 @@ impl MasterFrom {
             return Self::Program(settings.key_command.clone());
         }
         let credential = |name: &str| {
-            let folder = std::env::var_os("CREDENTIALS_DIRECTORY")?;
+            let folder = std::env::var_os(CREDENTIALS)?;
             Some(Path::new(&folder).join(name)).filter(|file| file.exists())
         };
         if let Some(file) = credential("palisade-master-key") {
@@ -213,7 +221,11 @@ pub(crate) fn master(places: &Places, settings: &Settings) -> Result<(Master, Op
         return Ok((from.read()?, None));
     }
     if runtime::begun(&settings.data) || runtime::ring_file(&settings.data).exists() {
-        return Err(MasterError::KeyLost(settings.data.clone(), file.clone()));
+        // Where a service is given credentials, its key was one of them: nothing is missing beside the settings.
+        return Err(match std::env::var_os(CREDENTIALS) {
+            Some(_) => MasterError::CredentialLost(settings.data.clone()),
+            None => MasterError::KeyLost(settings.data.clone(), file.clone()),
+        });
     }
     match (settings.mode, &settings.source) {
         (Mode::Solo, Source::Embedded) => Ok((Master::Key(create_file(file)?), Some(file.clone()))),

@@ -38,8 +38,15 @@ pub(crate) fn restore(places: &Places, settings: &Settings, file: &Path) -> anyh
     let _held = data::hold(&settings.data)?;
     let from = MasterFrom::find(places, settings);
     if let Some(key_file) = from.file().filter(|file| !file.exists()) {
+        let what = match &from {
+            MasterFrom::Passphrase(_) => "passphrase",
+            MasterFrom::Environment
+            | MasterFrom::File(_)
+            | MasterFrom::Credential(_)
+            | MasterFrom::Program(_) => "master key",
+        };
         bail!(
-            "a backup needs the master key it was made under; put it at `{}` (mode 0600) first",
+            "a backup needs the {what} it was made under; put it at `{}` (mode 0600) first",
             key_file.display()
         );
     }

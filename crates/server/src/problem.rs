@@ -158,6 +158,7 @@ impl From<StoreError> for Problem {
             | StoreError::InUse(_)
             | StoreError::Full(..)
             | StoreError::Unusable(_)
+            | StoreError::Expired { .. }
             | StoreError::Archived(_) => Self::conflict(error.to_string()),
             StoreError::Missing("worktree" | "pass" | "added policy" | "secret") => Self::not_found(),
             StoreError::Missing(_) => Self::unprocessable(error.to_string()),

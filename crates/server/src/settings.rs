@@ -452,6 +452,13 @@ impl Reader<'_> {
         if !settings.worktree_rbac && settings.mode == Mode::Team {
             degraded.push("access.worktree_rbac = false: worktrees are not divided".to_owned());
         }
+        let keys = [("key.file", &settings.key_file), ("key.passphrase_file", &settings.passphrase_file)];
+        for (name, file) in keys {
+            if file.as_ref().is_some_and(|file| file.starts_with(&settings.data)) {
+                degraded
+                    .push(format!("{name}: beside the data that it opens, so whoever copies one has both"));
+            }
+        }
         if settings.production {
             if ["debug", "trace"].contains(&settings.log_level.as_str()) {
                 degraded.push("log.level below info".to_owned());
@@ -552,6 +559,18 @@ mod tests {
         assert!(load("[server]\nlisten = \"0.0.0.0:7717\"\ntls_cert = \"c\"\ntls_key = \"k\"\n").is_ok());
         assert!(load("[server]\ntls_cert = \"c\"\n").is_err());
         assert!(load("").unwrap().listen.ip().is_loopback(), "loopback by default");
+    }
+
+    #[test]
+    fn sec_02_a_key_lies_beside_its_data_only_by_choice_and_that_is_shown() {
+        assert!(!places().master_key().starts_with(places().data), "not by itself");
+        for name in ["file", "passphrase_file"] {
+            let at = |folder: &str| format!("[key]\n{name} = \"{folder}/key\"\n");
+            let beside = load(&at("/var/lib/palisade")).unwrap().degraded;
+            assert!(beside[0].starts_with(&format!("key.{name}: beside the data")), "{beside:?}");
+            assert!(load(&at("/etc/palisade")).unwrap().degraded.is_empty());
+            assert!(load(&format!("production = true\n{}", at("/var/lib/palisade"))).is_err());
+        }
     }
 
     #[test]

@@ -158,10 +158,7 @@ impl Store {
         let found = SealedSecret { about: about(&row)?, sealed: row.blob(8)?.to_vec() };
         let now = self.clock.now();
         if found.about.expires.is_some_and(|expires| expires <= now) {
-            let owner = found.about.owner;
-            let text =
-                format!("the secret `{}` of {owner} has expired; add it again, or remove it", act.name);
-            return Err(StoreError::Unusable(text));
+            return Err(StoreError::Expired { name: act.name, owner: found.about.owner });
         }
         let sql = "UPDATE secrets SET used_at = $2 WHERE id = $1";
         tx.exec(sql, &[found.about.id.to_string().into(), now.into()]).await?;

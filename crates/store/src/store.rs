@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use access::Unavailable;
-use model::{Clock, EventKind, EventSeq, UserId, WorktreeId};
+use model::{Clock, EventKind, EventSeq, SecretName, SecretOwner, UserId, WorktreeId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
@@ -44,6 +44,14 @@ pub enum StoreError {
     /// It is there and cannot be used; the text says why and what to do.
     #[error("{0}")]
     Unusable(String),
+    /// A secret that is there and is over.
+    #[error("the secret `{name}` of {owner} has expired; add it again, or remove it")]
+    Expired {
+        /// Its name.
+        name: SecretName,
+        /// Whose it is.
+        owner: SecretOwner,
+    },
     /// It was finished before.
     #[error("the {0} is archived")]
     Archived(&'static str),

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use zeroize::Zeroizing;
 
 use crate::{BadKey, KeyRing, MasterKey, RingError, SealError, Secret};
@@ -95,15 +95,22 @@ fn shaped(text: &str) -> Result<&str, BadKey> {
     if text.len() > MAX_PASSPHRASE {
         return Err(BadKey::TooLong);
     }
-    let mut different: Vec<char> = Vec::new();
-    for character in text.chars() {
-        if !different.contains(&character) {
-            different.push(character);
+    let is_short = text.chars().count() < MIN_PASSPHRASE || !is_varied(text.chars());
+    if is_short { Err(BadKey::WeakPassphrase) } else { Ok(text) }
+}
+
+/// Whether there are enough different characters. It stops at enough, so what was seen is never moved.
+fn is_varied(text: impl Iterator<Item = char>) -> bool {
+    let mut seen = Zeroizing::new(Vec::with_capacity(MIN_DIFFERENT));
+    for character in text {
+        if !seen.contains(&character) {
+            seen.push(character);
+        }
+        if seen.len() == MIN_DIFFERENT {
+            return true;
         }
     }
-    let is_short = text.chars().count() < MIN_PASSPHRASE || different.len() < MIN_DIFFERENT;
-    zeroize::Zeroize::zeroize(&mut different);
-    if is_short { Err(BadKey::WeakPassphrase) } else { Ok(text) }
+    false
 }
 
 /// What everybody would try first, without what is between its words.
@@ -158,8 +165,10 @@ const MIN_OWN: usize = 14;
 /// Whether too little is left of a passphrase when what everybody tries first, words that come again, repetitions and
 /// runs along the keyboard count for nothing.
 fn is_guessable(text: &str) -> bool {
-    let lower = Zeroizing::new(text.to_lowercase());
-    let (mut whole, mut once) = (room(&lower), room(&lower));
+    // Lower-case letters take at most three bytes for two.
+    let mut lower = room(2 * text.len());
+    lower.extend(text.chars().flat_map(char::to_lowercase));
+    let (mut whole, mut once) = (room(lower.len()), room(lower.len()));
     let mut words: Vec<&str> = Vec::new();
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         whole.push_str(word);
@@ -173,32 +182,33 @@ fn is_guessable(text: &str) -> bool {
 }
 
 /// Room for all of it up front, so that nothing is moved and left behind.
-fn room(text: &str) -> Zeroizing<String> {
-    Zeroizing::new(String::with_capacity(text.len()))
+fn room(bytes: usize) -> Zeroizing<String> {
+    Zeroizing::new(String::with_capacity(bytes))
 }
 
 fn is_poor(mut text: Zeroizing<String>) -> bool {
     for common in COMMON {
-        // A mark, so that what stood on either side does not become a word.
-        text = Zeroizing::new(text.replace(common, " "));
+        let mut rest = room(text.len());
+        for (at, part) in text.split(common).enumerate() {
+            // A mark, so that what stood on either side does not become a word.
+            rest.push_str(if at > 0 { " " } else { "" });
+            rest.push_str(part);
+        }
+        text = rest;
     }
-    let text = Zeroizing::new(text.chars().collect::<Vec<char>>());
-    let own = once(&text);
-    let mut different: Vec<char> = Vec::new();
-    let (mut at, mut left) = (0, 0);
+    let mut all = Zeroizing::new(Vec::with_capacity(text.len()));
+    all.extend(text.chars());
+    let own = once(&all);
+    let mut left = Zeroizing::new(Vec::with_capacity(own.len()));
+    let mut at = 0;
     while let Some(character) = own.get(at) {
         let run = run_at(own.get(at..).unwrap_or_default());
         if run < RUN && character.is_alphanumeric() {
-            left += 1;
-            if !different.contains(character) {
-                different.push(*character);
-            }
+            left.push(*character);
         }
         at += if run < RUN { 1 } else { run };
     }
-    let is_poor = left < MIN_OWN || different.len() < MIN_DIFFERENT;
-    zeroize::Zeroize::zeroize(&mut different);
-    is_poor
+    left.len() < MIN_OWN || !is_varied(left.iter().copied())
 }
 
 /// The part that a text repeats, if it is nothing but that part again and again; else all of it.
@@ -292,7 +302,13 @@ impl MasterKey {
         let mut bytes = Zeroizing::new([0; 32]);
         let params = Params::new(memory_kib, passes, lanes, Some(32)).map_err(|_| BadKey::Stretching)?;
         let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        let made = argon.hash_password_into(text.as_bytes(), &salt, &mut *bytes);
+        // Whoever has what it worked in has the key.
+        let mut work = Zeroizing::new(Vec::new());
+        let blocks = argon.params().block_count();
+        work.try_reserve_exact(blocks).map_err(|_| BadKey::Stretching)?;
+        work.resize(blocks, Block::default());
+        let made =
+            argon.hash_password_into_with_memory(text.as_bytes(), &salt, &mut *bytes, work.as_mut_slice());
         made.map_err(|_| BadKey::Stretching)?;
         let key = Self::again(&*bytes).ok_or(BadKey::Stretching)?;
         Ok(key.stretched_by(Some(*stretch)))

@@ -11,6 +11,7 @@
 //! cut, flipped or plain value is an error.
 
 use std::fmt;
+use std::ops::Range;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::hkdf;
@@ -26,6 +27,10 @@ const HEADER: usize = 1 + 8 + SALT + NONCE;
 /// Largest plain value; a secret is not a file.
 pub(crate) const MAX_PLAIN: usize = 1 << 20;
 const LABEL: &[u8] = b"palisade/v1/sealed-value";
+/// How long a part is, in front of it.
+const COUNT: usize = size_of::<u64>();
+/// Enough for a header, ids and a name.
+const NEAR: usize = 384;
 
 /// Where a sealed value lives. It opens nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +43,53 @@ pub struct Place<'a> {
     pub field: &'a str,
 }
 
-impl Place<'_> {
-    /// The header and the place as one byte string that no other header and place produce.
-    pub(crate) fn bind(&self, header: &[u8]) -> Vec<u8> {
-        let mut bound = Vec::new();
-        self.bind_in(&mut bound, header);
+/// A header and a place as one byte string that no other header and place produce: what a ciphertext is bound to.
+///
+/// The place is written once; the headers of several layers take turns in front of it. Most fit where they need no
+/// memory of their own.
+pub(crate) struct Bound {
+    near: [u8; NEAR],
+    far: Vec<u8>,
+    /// Where the place begins and where it ends.
+    place: Range<usize>,
+}
+
+impl Bound {
+    /// Room for headers of up to so many bytes, and the place.
+    pub(crate) fn new(place: &Place<'_>, longest_header: usize) -> Self {
+        let from = COUNT + longest_header;
+        let parts = [place.record, place.owner, place.field].map(str::as_bytes);
+        let end = parts.iter().fold(from, |end, part| end + COUNT + part.len());
+        let far = if end > NEAR { vec![0; end] } else { Vec::new() };
+        let mut bound = Self { near: [0; NEAR], far, place: from..end };
+        let mut room = bound.room().get_mut(from..end).unwrap_or_default();
+        for part in parts {
+            room = put(room, part);
+        }
         bound
     }
 
-    /// The same, in room that is used again.
-    pub(crate) fn bind_in(&self, bound: &mut Vec<u8>, header: &[u8]) {
-        let parts = [header, self.record.as_bytes(), self.owner.as_bytes(), self.field.as_bytes()];
-        bound.clear();
-        bound.reserve(parts.iter().map(|part| part.len() + 8).sum());
-        for part in parts {
-            bound.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bound.extend_from_slice(part);
-        }
+    /// What is bound with this header.
+    pub(crate) fn with(&mut self, header: &[u8]) -> Option<&[u8]> {
+        let place = self.place.clone();
+        let from = place.start.checked_sub(COUNT + header.len())?;
+        let all = self.room().get_mut(from..place.end)?;
+        put(all, header);
+        Some(all)
     }
+
+    fn room(&mut self) -> &mut [u8] {
+        if self.far.is_empty() { &mut self.near } else { &mut self.far }
+    }
+}
+
+/// Writes how long a part is, and the part; gives the room behind it.
+fn put<'a>(room: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
+    let Some((count, room)) = room.split_first_chunk_mut() else { return &mut [] };
+    *count = (part.len() as u64).to_be_bytes();
+    let Some((here, room)) = room.split_at_mut_checked(part.len()) else { return &mut [] };
+    here.copy_from_slice(part);
+    room
 }
 
 /// A sealed value: public bytes, to be stored as they are.
@@ -132,10 +166,11 @@ pub(crate) fn open_copy(
     bound: &[u8],
     body: &[u8],
 ) -> Result<Secret<Vec<u8>>, OpenError> {
-    let mut plain = Secret::new(body.to_vec());
-    let opened = plain.with(|plain| key.open_in_place(nonce, Aad::from(bound), plain).map(|text| text.len()));
-    let length = opened.map_err(|_| OpenError::Tampered)?;
-    plain.with(|plain| plain.truncate(length));
+    let (text, tag) = body.split_last_chunk::<TAG>().ok_or(OpenError::NotSealed)?;
+    let mut plain = Secret::new(text.to_vec());
+    let opened =
+        plain.with(|plain| key.open_in_place_separate_tag(nonce, Aad::from(bound), tag, plain).map(drop));
+    opened.map_err(|_| OpenError::Tampered)?;
     Ok(plain)
 }
 
@@ -157,7 +192,8 @@ impl KeyRing {
         sealed.extend_from_slice(self.fingerprint().as_bytes());
         sealed.extend_from_slice(&salt);
         sealed.extend_from_slice(&nonce);
-        let bound = place.bind(&sealed);
+        let mut bound = Bound::new(place, HEADER);
+        let bound = bound.with(&sealed).ok_or(SealError::Cipher)?;
         sealed.extend_from_slice(plain);
 
         let key = self.value_key(&salt).ok_or(SealError::Cipher)?;
@@ -185,7 +221,8 @@ impl KeyRing {
         }
         let key = self.value_key(salt).ok_or(OpenError::Tampered)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Tampered)?;
-        open_copy(&key, nonce, &place.bind(header), body)
+        let mut bound = Bound::new(place, HEADER);
+        open_copy(&key, nonce, bound.with(header).ok_or(OpenError::Tampered)?, body)
     }
 
     fn value_key(&self, salt: &[u8]) -> Option<LessSafeKey> {

@@ -73,6 +73,17 @@ pub enum SourceError {
         #[source]
         cause: BadKey,
     },
+    /// What systemd gave; its file is not one that anybody could put right.
+    #[error(
+        "the systemd credential `{name}` cannot be used: {why}; see LoadCredential= in the unit of the service, and start \
+         the service again"
+    )]
+    Credential {
+        /// The name of the credential.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A program that should print the key did not.
     #[error("the program `{program}` gave no master key: {why}")]
     Program {
@@ -168,7 +179,27 @@ fn read_closed(path: &Path, most: usize, closed: Closed) -> Result<Zeroizing<Vec
 /// # Errors
 /// [`SourceError`] when it is missing, unsafe to trust, or not a key.
 pub fn read_credential(path: &Path) -> Result<MasterKey, SourceError> {
-    key_in(path, &read_closed(path, MAX_TEXT + 1, Closed::Credential)?)
+    let read = read_closed(path, MAX_TEXT + 1, Closed::Credential).and_then(|text| key_in(path, &text));
+    read.map_err(|error| as_credential(path, error))
+}
+
+/// The same fault in other words: nobody makes, moves or closes such a file by hand.
+fn as_credential(path: &Path, error: SourceError) -> SourceError {
+    let why = match error {
+        SourceError::Missing(_) => "it is not there".to_owned(),
+        SourceError::NotAFile(_) => "it is not a regular file".to_owned(),
+        SourceError::Owner { uid, .. } => format!("it belongs to uid {uid}"),
+        SourceError::TooOpen { mode, .. } => format!("others get at it (mode {mode:04o})"),
+        SourceError::BadKey { cause, .. } => cause.to_string(),
+        SourceError::Io { cause, .. } => cause.to_string(),
+        other @ (SourceError::Exists(_)
+        | SourceError::Fixed(_)
+        | SourceError::Credential { .. }
+        | SourceError::Program { .. }
+        | SourceError::BadOutput { .. }) => return other,
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    SourceError::Credential { name, why }
 }
 
 /// Reads the passphrase that a key file or a credential holds.
@@ -176,6 +207,13 @@ pub fn read_credential(path: &Path) -> Result<MasterKey, SourceError> {
 /// # Errors
 /// [`SourceError`] when it is missing, unsafe to trust, or not text.
 pub fn read_passphrase(path: &Path, closed: Closed) -> Result<Secret<String>, SourceError> {
+    match (passphrase_in(path, closed), closed) {
+        (Err(error), Closed::Credential) => Err(as_credential(path, error)),
+        (read, Closed::Private | Closed::Credential) => read,
+    }
+}
+
+fn passphrase_in(path: &Path, closed: Closed) -> Result<Secret<String>, SourceError> {
     let mut text = read_closed(path, MAX_TEXT + 1, closed)?;
     let bad = |cause| SourceError::BadKey { path: path.into(), cause };
     if text.len() > MAX_TEXT {

@@ -292,6 +292,35 @@ fn sec_02_a_credential_of_systemd_is_read_and_an_open_one_is_not() {
     }
 }
 
+/// What is wrong with a credential is told by its name, and nobody is sent to a file that systemd makes and takes away.
+#[test]
+fn sec_02_what_is_wrong_with_a_credential_is_told_for_the_unit_of_its_service() {
+    let folder = folder();
+    let path = folder.path().join("palisade-master-key");
+    let said = || {
+        let both = [read_credential(&path).map(drop), read_passphrase(&path, Closed::Credential).map(drop)];
+        both.map(|read| read.map_or_else(|error| error.to_string(), |()| "fine".to_owned()))
+    };
+    let expected = |why: &str| {
+        format!(
+            "the systemd credential `palisade-master-key` cannot be used: {why}; see LoadCredential= in the unit of the \
+             service, and start the service again"
+        )
+    };
+    assert_eq!(said(), [expected("it is not there"), expected("it is not there")]);
+    fs::create_dir(&path).unwrap();
+    assert_eq!(said(), [expected("it is not a regular file"), expected("it is not a regular file")]);
+    fs::remove_dir(&path).unwrap();
+    fs::write(&path, "hunter2").unwrap();
+    set_mode(&path, 0o644);
+    let open = expected("others get at it (mode 0644)");
+    assert_eq!(said(), [open.clone(), open]);
+    set_mode(&path, 0o600);
+    assert_eq!(said(), [expected(&BadKey::NotEncoded.to_string()), "fine".to_owned()]);
+    fs::write(&path, b"\xff\xfe").unwrap();
+    assert_eq!(said()[1], expected(&BadKey::NotEncoded.to_string()));
+}
+
 #[test]
 fn sec_02_a_passphrase_file_is_as_closed_as_a_key() {
     let folder = folder();

@@ -7,7 +7,7 @@ use crate::*;
 impl Client {
     /// Whether the daemon can do its work.
     pub fn ready(&self) -> Called<Health> {
-        let mut answer = self.send_within(Some(WHOLE), "GET", "/readyz", &[], Vec::new())?;
+        let mut answer = self.send_within(Some(WHOLE), "GET", "/readyz", &[], &[])?;
         answer.body_mut().read_json().map_err(|error| ClientError::Unexpected(error.to_string()))
     }
 
@@ -38,7 +38,7 @@ impl Client {
         let pairs = pairs.map(|(name, value)| (name, Some(value.clone())));
         let form = query(&pairs).trim_start_matches('?').as_bytes().to_vec();
         let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let mut answer = Self::judged(self.send_within(Some(WHOLE), "POST", "/setup", &headers, form)?)?;
+        let mut answer = Self::judged(self.send_within(Some(WHOLE), "POST", "/setup", &headers, &form)?)?;
         answer.body_mut().read_to_string().map_err(|error| ClientError::Unexpected(error.to_string()))
     }
 

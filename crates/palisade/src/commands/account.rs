@@ -17,8 +17,7 @@ pub(super) fn init(session: &Session, code: String, who: NewPerson) -> Result<Sh
     let name = asked(who.name, "Name", "use --name")?;
     let password = new_password(who.password_stdin)?;
     let client = session.anonymous()?;
-    let body =
-        BootstrapRequest { secret: Hidden(code), email: email.clone(), name, password: Hidden(password) };
+    let body = BootstrapRequest { secret: Hidden(code), email: email.clone(), name, password };
     let tokens = client.bootstrap(&body)?;
     session.file().write(&Credentials::of(client.base(), tokens))?;
     Ok(Shown::done(format!("{email} owns this installation and is signed in")))
@@ -30,7 +29,7 @@ pub(super) fn login(session: &Session, email: Option<String>, from_stdin: bool) 
     let email = asked(email, "E-mail", "use --email")?;
     let password = secret("a password", from_stdin, "Password: ")?;
     let client = session.anonymous()?;
-    let mut body = LoginRequest { email: email.clone(), password: Hidden(password), totp: totp.map(Hidden) };
+    let mut body = LoginRequest { email: email.clone(), password, totp: totp.map(Hidden) };
     let tokens = match client.login(&body) {
         Err(error) if error.code() == Some(Code::TotpRequired) && body.totp.is_none() => {
             body.totp = Some(Hidden(asked(None, "One-time password", "use --totp")?));
@@ -75,8 +74,7 @@ pub(super) fn run(session: &Session, command: Account) -> Result<Shown, Failure>
             let totp = session.totp.clone();
             let current = secret("the present password", password_stdin, "Present password: ")?;
             let new = new_password(password_stdin)?;
-            let body =
-                ChangePasswordRequest { current: Hidden(current), new: Hidden(new), totp: totp.map(Hidden) };
+            let body = ChangePasswordRequest { current, new, totp: totp.map(Hidden) };
             client.change_password(&body)?;
             session.file().remove()?;
             Ok(Shown::done("the password is changed; sign in again"))
@@ -86,7 +84,7 @@ pub(super) fn run(session: &Session, command: Account) -> Result<Shown, Failure>
             client.confirm_totp(&ConfirmTotpRequest {
                 handle: Hidden(handle),
                 code: Hidden(code),
-                password: Hidden(password),
+                password,
             })?;
             Ok(Shown::done("one-time passwords are on"))
         }
@@ -100,7 +98,7 @@ pub(super) fn run(session: &Session, command: Account) -> Result<Shown, Failure>
         }
         Account::TotpOff { code, password_stdin } => {
             let password = secret("a password", password_stdin, "Password: ")?;
-            client.remove_totp(&RemoveTotpRequest { password: Hidden(password), totp: Hidden(code) })?;
+            client.remove_totp(&RemoveTotpRequest { password, totp: Hidden(code) })?;
             Ok(Shown::done("one-time passwords are off"))
         }
     }

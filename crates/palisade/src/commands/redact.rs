@@ -53,10 +53,7 @@ pub(crate) fn run(json: bool, args: &RedactArgs) -> ExitCode {
 fn redactor(args: &RedactArgs) -> Result<Redactor, Failure> {
     let mut redactor = Redactor::new();
     if !args.keep_paths && !args.check {
-        redactor = redactor.with_home_paths();
-        if let Some(home) = std::env::var_os("HOME") {
-            redactor = redactor.with_home(home.as_encoded_bytes());
-        }
+        redactor = redactor.for_others(api::own_home().as_deref());
     }
     if args.personal {
         redactor = redactor.with_personal_data();

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use api::{AddSecretRequest, Client, Hidden, RotateRequest, SecretAbout};
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use super::resolve;
 use crate::cli;
@@ -23,7 +24,7 @@ pub(super) fn run(session: &Session, command: cli::Secret, quiet: bool) -> Resul
         cli::Secret::Add { name, owner, hosts, expires, replace } => {
             let value = value()?;
             let owner = Some(owner_of(&client, &owner)?);
-            let body = AddSecretRequest { name, value: Hidden(value), owner, hosts, expires, replace };
+            let body = AddSecretRequest { name, value, owner, hosts, expires, replace };
             let kept = client.add_secret(&body)?;
             if let Some(warning) = &kept.warning {
                 tell(&format!("warning: {}: {warning}", kept.name));
@@ -49,18 +50,19 @@ pub(super) fn run(session: &Session, command: cli::Secret, quiet: bool) -> Resul
 }
 
 /// All of standard input without its last line end, or what is typed unseen.
-fn value() -> Result<String, Failure> {
+fn value() -> Result<Hidden, Failure> {
     if std::io::stdin().is_terminal() {
         return secret("the value", false, "Value: ");
     }
-    let mut text = String::new();
+    // Room for all of it up front, so that it is not moved and left behind.
+    let mut text = Zeroizing::new(String::with_capacity(MOST_VALUE as usize));
     let read = std::io::stdin().lock().take(MOST_VALUE).read_to_string(&mut text);
     read.map_err(|_| Failure::Usage("the value: standard input is not text".into()))?;
     let value = text.strip_suffix('\n').unwrap_or(&text);
     let value = value.strip_suffix('\r').unwrap_or(value);
     match value.is_empty() {
         true => Err(Failure::Usage("the value: standard input was empty".into())),
-        false => Ok(value.to_owned()),
+        false => Ok(Hidden(value.to_owned())),
     }
 }
 
@@ -143,7 +145,7 @@ fn import(
     for entry in &found {
         let kept = client.add_secret(&AddSecretRequest {
             name: entry.name.clone(),
-            value: Hidden(entry.value.clone()),
+            value: entry.value.clone(),
             owner: Some(owner.to_owned()),
             hosts: Vec::new(),
             expires: None,

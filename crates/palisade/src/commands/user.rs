@@ -1,6 +1,6 @@
 //! People.
 
-use api::{Client, CreateUserRequest, Hidden, UpdateUserRequest};
+use api::{Client, CreateUserRequest, UpdateUserRequest};
 
 use super::resolve;
 use crate::cli::{self, NewPerson, word};
@@ -32,7 +32,7 @@ pub(super) fn run(session: &Session, command: cli::User) -> Result<Shown, Failur
         }
         cli::User::ResetPassword { user, password_stdin } => {
             let id = resolve::user(&client, &user)?;
-            client.reset_password(&id, &new_password(password_stdin)?)?;
+            client.reset_password(&id, &new_password(password_stdin)?.0)?;
             Ok(Shown::done(format!("the password of {user} is set; their logins are ended")))
         }
         cli::User::SignOut { user } => {
@@ -70,9 +70,9 @@ fn add(client: &Client, who: NewPerson, role: cli::Role, bcrypt: bool) -> Result
     let email = asked(who.email, "E-mail", "use --email")?;
     let name = asked(who.name, "Name", "use --name")?;
     let (password, bcrypt) = if bcrypt {
-        (None, Some(Hidden(secret("a bcrypt hash", true, "")?)))
+        (None, Some(secret("a bcrypt hash", true, "")?))
     } else {
-        (Some(Hidden(new_password(who.password_stdin)?)), None)
+        (Some(new_password(who.password_stdin)?), None)
     };
     let body = CreateUserRequest { email, name, role: word(role), password, bcrypt };
     Ok(show(&client.create_user(&body)?))

@@ -61,6 +61,17 @@ async fn worktree(house: &House, owner: &Someone, label: &str) -> WorktreeId {
     house.runtime.create_worktree(&owner.who, act).await.unwrap().id
 }
 
+/// What the record says of where the last value that was lent came from.
+fn last_source(house: &House) -> Option<String> {
+    let ledger = house.runtime.gate().ledger();
+    let all = ledger::Tail::new(ledger.dir(), 1).more(ledger.head().seq, 1_000_000).unwrap();
+    let last = all
+        .iter()
+        .rev()
+        .find(|one| one.entry.action == "secret.lease" && one.entry.decision.word() == "done");
+    last.unwrap().entry.detail.get("source").cloned()
+}
+
 /// Everything that the store keeps of secrets, as bytes.
 async fn dump(house: &House) -> Vec<u8> {
     let sql = "SELECT id, owner, name, hosts, created_by, sealed FROM secrets";
@@ -176,6 +187,7 @@ async fn sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons(kep
         let counts: Vec<_> = listed.iter().filter(|one| one.effective == Some(true)).collect();
         let counts: Vec<_> = counts.iter().map(|one| one.source).collect();
         assert_eq!(counts, [source], "the list says the same");
+        assert_eq!(last_source(&house), Some(source.word().to_owned()), "and so does the record");
     }
     // The second of one name is refused, and nothing changes, unless it is to replace the first.
     let again =
@@ -252,6 +264,36 @@ async fn sec_06_who_may_not_have_it_is_refused_on_the_record(kept: Kept) {
         .someone(&bo.email, house.login(&bo.email, crate::house::PASSWORD, "again").await.unwrap())
         .await;
     assert!(given(&house, &bo, "SHORT").await.unwrap_err().contains("has expired"));
+}
+
+/// Who may use what the installation has and may not know what that is, does not learn it from what goes wrong: neither
+/// from the answer nor from their part of the record.
+#[tokio::test]
+async fn sec_05_what_goes_wrong_with_a_secret_tells_nobody_that_it_is_there() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let bo = house.user(&owner, "bo", Role::Member).await;
+    let soon = NewSecret { expires: Some(house.clock.now() + SECOND), ..new(SecretOwner::Daemon, "OVER") };
+    drop(house.runtime.add_secret(&owner.who, soon, value("a value that ends")).await.unwrap());
+    let bad = add(&house, &owner, SecretOwner::Daemon, "BAD", "a value that is damaged").await;
+    house.sql("UPDATE secrets SET hosts = 'evil.example' WHERE id = $1", &[bad.id.to_string().into()]).await;
+    house.clock.advance(SECOND);
+    // As long as bo may list them, bo is told what is wrong.
+    assert!(given(&house, &bo, "OVER").await.unwrap_err().contains("`OVER` of daemon has expired"));
+    assert!(given(&house, &bo, "BAD").await.unwrap_err().contains("`BAD` of daemon cannot be used"));
+    let forbid = "forbid (principal, action == Action::\"secret.list\", resource is Installation);";
+    house.runtime.add_policy(&owner.who, "no-lists".into(), forbid.into()).await.unwrap();
+    let absent = given(&house, &bo, "ABSENT").await.unwrap_err();
+    let head = house.head();
+    for text in ["OVER", "BAD"] {
+        assert_eq!(given(&house, &bo, text).await.unwrap_err(), absent, "{text}");
+    }
+    let ledger = house.runtime.gate().ledger();
+    let all = ledger::Tail::new(ledger.dir(), head + 1).more(ledger.head().seq, 1_000_000).unwrap();
+    let failed: Vec<_> = all.iter().filter(|one| one.entry.decision.word() == "failed").collect();
+    assert_eq!(failed.len(), 2);
+    assert!(failed.iter().all(|one| format!("{:?}", one.entry).contains("no such secret")), "{failed:?}");
+    assert!(!format!("{all:?}").contains("daemon"), "{all:?}");
 }
 
 /// What is lent leaves nowhere: the ledger masks it in whatever is written down.
@@ -417,6 +459,62 @@ async fn sec_06_a_lease_ends_with_the_right_to_it(kept: Kept) {
     assert!(!live(&own, "own"), "the worktree");
 }
 
+/// Whoever takes a right away waits for few judgements, however much is lent; the daemon's own care does the rest.
+#[tokio::test]
+async fn sec_06_much_that_is_lent_keeps_nobody_waiting_and_ends_all_the_same() {
+    /// What is judged while somebody waits, and some more.
+    const AT_ONCE: usize = 64;
+    const MORE: usize = 6;
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let ana = house.user(&owner, "ana", Role::Member).await;
+    drop(add(&house, &ana, SecretOwner::User(ana.id), "KEY", "a value that is lent").await);
+    // One right, and many leases that rest on it: judged once.
+    for n in 0..AT_ONCE + MORE {
+        drop(lease(&house, &ana, "KEY", None, &format!("run {n}")).await.unwrap());
+    }
+    let mut trees = Vec::new();
+    for n in 0..AT_ONCE + MORE - 1 {
+        trees.push(worktree(&house, &owner, &format!("tree-{n}")).await);
+    }
+    house.runtime.disable_user(&owner.who, ana.id).await.unwrap();
+    let live = |consumer: &str| house.runtime.end_leases_of(consumer);
+    assert_eq!((0..AT_ONCE + MORE).map(|n| live(&format!("run {n}"))).sum::<usize>(), 0, "one right");
+
+    let bo = house.user(&owner, "bo", Role::Member).await;
+    drop(add(&house, &bo, SecretOwner::User(bo.id), "KEY", "another value that is lent").await);
+    let mut lent = vec![lease(&house, &bo, "KEY", None, "run").await.unwrap().lease];
+    for tree in &trees {
+        lent.push(lease(&house, &bo, "KEY", Some(*tree), "run").await.unwrap().lease);
+    }
+    let live = || lent.iter().filter(|one| house.runtime.with_lease(**one, "run", |_| ()).is_ok()).count();
+    assert_eq!(live(), AT_ONCE + MORE);
+    house.runtime.disable_user(&owner.who, bo.id).await.unwrap();
+    assert_eq!(live(), MORE, "the others wait for the daemon's own care");
+    let (stop, stopping) = tokio::sync::watch::channel(false);
+    let care = tokio::spawn(house.runtime.clone().keep_house(stopping));
+    let all_over = async {
+        while live() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), all_over).await.unwrap();
+    // And what changes while it watches.
+    let cy = house.user(&owner, "cy", Role::Member).await;
+    drop(add(&house, &cy, SecretOwner::User(cy.id), "KEY", "a third value that is lent").await);
+    let last = lease(&house, &cy, "KEY", None, "run").await.unwrap().lease;
+    house.sql("UPDATE users SET enabled = 0 WHERE id = $1", &[cy.id.to_string().into()]).await;
+    house.runtime.gate().epoch().bump();
+    let over = async {
+        while house.runtime.with_lease(last, "run", |_| ()).is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), over).await.unwrap();
+    stop.send(true).unwrap();
+    care.await.unwrap();
+}
+
 /// A value that ends is not lent beyond its end, and no lease is for longer than a day.
 #[tokio::test]
 async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {
@@ -445,4 +543,29 @@ on_both_engines! {
     sec_06_a_lease_ends_with_the_right_to_it,
     sec_06_a_lease_outlives_the_token_and_ends_with_the_login,
     sec_06_a_lease_goes_on_while_nobody_can_tell,
+}
+
+/// The weakest source: what nobody keeps is lent from the daemon's own environment, and only then. A process has one
+/// environment, so this is a second one.
+#[test]
+fn sec_05_what_only_the_environment_has_is_lent_from_it() {
+    const NAME: &str = "PALISADE_SECRET_ONLY_THERE";
+    const VALUE: &str = "a value of the environment";
+    if std::env::var_os(NAME).is_none() {
+        let this = "secrets::sec_05_what_only_the_environment_has_is_lent_from_it";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", this]).env(NAME, VALUE).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let house = House::new().await;
+        let owner = house.owner().await;
+        assert_eq!(given(&house, &owner, "ONLY_THERE").await.unwrap(), VALUE.as_bytes());
+        assert_eq!(last_source(&house).as_deref(), Some("environment"));
+        drop(add(&house, &owner, SecretOwner::Daemon, "ONLY_THERE", "of the daemon").await);
+        assert_eq!(given(&house, &owner, "ONLY_THERE").await.unwrap(), b"of the daemon");
+        assert_eq!(last_source(&house).as_deref(), Some("daemon"));
+    });
 }

@@ -43,7 +43,7 @@ pub(crate) async fn bootstrap(
     let made = app
         .runtime
         .auth()
-        .bootstrap(&body.secret.0, email, name, Secret::new(body.password.0), &peer)
+        .bootstrap(&body.secret.0, email, name, Secret::new(body.password.into_text()), &peer)
         .await?;
     Ok((StatusCode::CREATED, axum::Json(tokens(&made))))
 }
@@ -57,7 +57,8 @@ pub(crate) async fn login(
     Json(body): Json<LoginRequest>,
 ) -> Answer<TokenResponse> {
     let totp = body.totp.as_ref().map(|code| code.0.as_str());
-    let made = app.runtime.auth().login(&body.email, Secret::new(body.password.0), totp, &peer).await?;
+    let made =
+        app.runtime.auth().login(&body.email, Secret::new(body.password.into_text()), totp, &peer).await?;
     Ok(axum::Json(tokens(&made)))
 }
 
@@ -99,8 +100,8 @@ pub(crate) async fn change_password(
     Json(body): Json<ChangePasswordRequest>,
 ) -> Result<StatusCode, Problem> {
     let totp = body.totp.as_ref().map(|code| code.0.as_str());
-    let proof = Proof { password: Secret::new(body.current.0), totp, peer: &peer };
-    app.runtime.change_password(&who, proof, Secret::new(body.new.0)).await?;
+    let proof = Proof { password: Secret::new(body.current.into_text()), totp, peer: &peer };
+    app.runtime.change_password(&who, proof, Secret::new(body.new.into_text())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -123,7 +124,8 @@ pub(crate) async fn confirm_totp(
         return Err(refused(&app, &who, "totp.change", "`handle` is not one that was offered".into()).await);
     };
     // Where one is on already, the code of the new seed is not one of it: turn it off first.
-    let proof = Proof { password: Secret::new(body.password.0), totp: Some(&body.code.0), peer: &peer };
+    let proof =
+        Proof { password: Secret::new(body.password.into_text()), totp: Some(&body.code.0), peer: &peer };
     app.runtime.confirm_totp(&who, proof, sealed, &body.code.0).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -136,7 +138,8 @@ pub(crate) async fn remove_totp(
     From(peer): From,
     Json(body): Json<RemoveTotpRequest>,
 ) -> Result<StatusCode, Problem> {
-    let proof = Proof { password: Secret::new(body.password.0), totp: Some(&body.totp.0), peer: &peer };
+    let proof =
+        Proof { password: Secret::new(body.password.into_text()), totp: Some(&body.totp.0), peer: &peer };
     app.runtime.remove_totp(&who, proof).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -81,7 +81,7 @@ pub(crate) async fn add(
     Json(body): Json<AddSecretRequest>,
 ) -> Made<SecretAbout> {
     const ACTION: &str = "secret.add";
-    let value = Secret::new(body.value.0.into_bytes());
+    let value = Secret::new(body.value.into_text().into_bytes());
     let name: SecretName = kept(&app, &who, ACTION, "name", &body.name).await?;
     let owner = match &body.owner {
         Some(text) => field(&app, &who, ACTION, "owner", text).await?,

@@ -73,8 +73,8 @@ pub(crate) async fn create(
     let name: DisplayName = kept(&app, &who, ACTION, "name", &body.name).await?;
     let role: Role = field(&app, &who, ACTION, "role", &body.role).await?;
     let source = match (body.password, body.bcrypt) {
-        (Some(password), None) => PasswordSource::Plain(Secret::new(password.0)),
-        (None, Some(hash)) => PasswordSource::Bcrypt(hash.0),
+        (Some(password), None) => PasswordSource::Plain(Secret::new(password.into_text())),
+        (None, Some(hash)) => PasswordSource::Bcrypt(hash.into_text()),
         _ => return Err(refused(&app, &who, ACTION, "send either `password` or `bcrypt`".into()).await),
     };
     let made = app.runtime.create_user(&who, email, name, role, source).await?;
@@ -149,7 +149,7 @@ pub(crate) async fn reset_password(
     Id(id): Id<UserId>,
     Json(body): Json<ResetPasswordRequest>,
 ) -> Result<StatusCode, Problem> {
-    app.runtime.reset_password(&who, id, Secret::new(body.password.0)).await?;
+    app.runtime.reset_password(&who, id, Secret::new(body.password.into_text())).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -10,6 +10,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
+use api::Hidden;
+use zeroize::Zeroizing;
+
 /// What stands in a file instead of a value.
 const HANDLE: &str = "secret://";
 
@@ -20,14 +23,14 @@ const MOST: u64 = 1 << 20;
 #[derive(PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) name: String,
-    pub(super) value: String,
+    pub(super) value: Hidden,
     /// Where the value stands in the text, with its quotes.
     at: std::ops::Range<usize>,
 }
 
 impl Entry {
     pub(super) fn is_handle(&self) -> bool {
-        self.value.starts_with(HANDLE)
+        self.value.0.starts_with(HANDLE)
     }
 }
 
@@ -38,9 +41,12 @@ impl fmt::Debug for Entry {
 }
 
 /// The text of a plain file; nothing is waited for.
-pub(super) fn read(file: &Path) -> io::Result<String> {
+pub(super) fn read(file: &Path) -> io::Result<Zeroizing<String>> {
     let bytes = files::read(file, MOST, files::Rule::Any)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+    String::from_utf8(bytes).map(Zeroizing::new).map_err(|error| {
+        drop(Zeroizing::new(error.into_bytes()));
+        io::Error::other("it is not text")
+    })
 }
 
 /// Every entry that counts; an error is the number of the line that makes no sense.
@@ -51,7 +57,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Entry>, usize> {
         found.retain(|earlier| earlier.name != entry.name);
         found.push(entry);
     }
-    found.retain(|entry| !entry.value.is_empty());
+    found.retain(|entry| !entry.value.0.is_empty());
     Ok(found)
 }
 
@@ -88,16 +94,18 @@ fn every(text: &str) -> Result<Vec<Entry>, usize> {
 }
 
 /// A value, and how many bytes of the text it takes.
-fn value(text: &str) -> Option<(String, usize)> {
+fn value(text: &str) -> Option<(Hidden, usize)> {
     match text.chars().next() {
         Some('\'') => {
             let inside = text.get(1..)?;
             let end = inside.find('\'')?;
             only_comment(inside.get(end + 1..)?)?;
-            Some((inside.get(..end)?.to_owned(), end + 2))
+            Some((Hidden(inside.get(..end)?.to_owned()), end + 2))
         }
         Some('"') => {
-            let (mut made, mut letters) = (String::new(), text.char_indices().skip(1));
+            // No longer than what is left, so that it is not moved and left behind.
+            let mut made = Hidden(String::with_capacity(text.len()));
+            let mut letters = text.char_indices().skip(1);
             loop {
                 match letters.next()? {
                     (end, '"') => {
@@ -105,20 +113,20 @@ fn value(text: &str) -> Option<(String, usize)> {
                         return Some((made, end + 1));
                     }
                     (_, '\\') => match letters.next()?.1 {
-                        'n' => made.push('\n'),
-                        'r' => made.push('\r'),
-                        't' => made.push('\t'),
-                        c @ ('"' | '\\' | '$' | '`') => made.push(c),
-                        other => made.extend(['\\', other]),
+                        'n' => made.0.push('\n'),
+                        'r' => made.0.push('\r'),
+                        't' => made.0.push('\t'),
+                        c @ ('"' | '\\' | '$' | '`') => made.0.push(c),
+                        other => made.0.extend(['\\', other]),
                     },
-                    (_, c) => made.push(c),
+                    (_, c) => made.0.push(c),
                 }
             }
         }
         _ => {
             let line = text.split('\n').next().unwrap_or_default();
             let plain = line.find(" #").map_or(line, |end| line.get(..end).unwrap_or(line)).trim_end();
-            Some((plain.to_owned(), plain.len()))
+            Some((Hidden(plain.to_owned()), plain.len()))
         }
     }
 }
@@ -132,9 +140,13 @@ fn only_comment(rest: &str) -> Option<()> {
 /// Puts handles in the place of these values, and of all earlier ones of their names, in one step; everything else of
 /// the file stays. Says how many values that is.
 pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<usize> {
-    let (mut made, mut last, mut stay) = (String::new(), 0, 0);
-    for entry in every(text).map_err(|_| io::Error::other("it makes no sense"))? {
-        if entry.value.is_empty() || entry.is_handle() {
+    let all = every(text).map_err(|_| io::Error::other("it makes no sense"))?;
+    let handles: usize = all.iter().map(|entry| HANDLE.len() + entry.name.len()).sum();
+    // Room for all of it up front: what stays in the file may be secret too.
+    let mut made = Zeroizing::new(String::with_capacity(text.len() + handles));
+    let (mut last, mut stay) = (0, 0);
+    for entry in all {
+        if entry.value.0.is_empty() || entry.is_handle() {
             continue;
         }
         if !entries.iter().any(|kept| kept.name == entry.name) {
@@ -158,7 +170,7 @@ pub(super) fn rewrite(file: &Path, text: &str, entries: &[Entry]) -> io::Result<
         new.set_permissions(std::fs::Permissions::from_mode(meta.permissions().mode() & 0o777))?;
         new.sync_all()?;
         // Somebody may have saved it meanwhile: what they wrote is not lost to what was read before.
-        if read(file)? != text {
+        if *read(file)? != text {
             return Err(io::Error::other("it was changed meanwhile; nothing was changed"));
         }
         std::fs::rename(&draft, file)?;
@@ -176,7 +188,7 @@ mod tests {
     fn sec_08_what_people_write_is_understood() {
         let text = "# a comment\nA=plain # and a word\nexport B='sing le'\nC=\"dou\\\"ble\\n$HOME\"\n\n  D = x\nE=\nPEM=\"-----BEGIN\nbody\n-----END\"\nA=last\nF=a#b\n";
         let found = parse(text).unwrap();
-        let pairs: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.value.as_str())).collect();
+        let pairs: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.value.0.as_str())).collect();
         assert_eq!(
             pairs,
             [

@@ -31,7 +31,7 @@ impl Via {
 }
 
 /// An authenticated actor. Only `access` can make one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Principal {
     pub(crate) user: UserId,
     pub(crate) role: Role,
@@ -87,6 +87,15 @@ impl Principal {
     #[must_use]
     pub fn expires(&self) -> model::Millis {
         self.expires
+    }
+
+    /// Whether both have the same rights, whichever of its tokens showed a credential.
+    #[must_use]
+    pub fn has_rights_of(&self, other: &Self) -> bool {
+        let Self { user, role, scope, grant, via, version, expires: _, code_shown } = self;
+        (user, role, scope, version, via, code_shown)
+            == (&other.user, &other.role, &other.scope, &other.version, &other.via, &other.code_shown)
+            && (Arc::ptr_eq(grant, &other.grant) || grant == &other.grant)
     }
 
     /// How the ledger names them: the user, and the credential where it is not a login.

@@ -1,7 +1,7 @@
 //! Whose paths are shortened: the folder of whoever runs this.
 //!
-//! Invariant: the word of the environment is believed only for a folder that could be somebody's home. Whoever can set a
-//! variable must not make the paths of a machine, or of a project, disappear from a record behind `~/`.
+//! Invariant: the word of the environment is believed only for a folder that could be the caller's home. Whoever can set a
+//! variable must not make the paths of a machine, or of other people, disappear from a record behind `~/`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,10 +16,15 @@ const SYSTEM: [&str; 12] =
 #[must_use]
 pub fn own_home() -> Option<PathBuf> {
     let home = PathBuf::from(std::env::var_os("HOME")?);
-    let owner = |path: &Path| std::fs::metadata(path).ok().map(|found| found.uid());
     // As long as nobody knows who this is, nobody is at home.
-    let caller = owner(Path::new("/proc/self"))?;
-    could_be_home(&home, caller, owner(&home)).then_some(home)
+    let caller = std::fs::metadata("/proc/self").ok()?.uid();
+    let owner = match std::fs::metadata(&home) {
+        Ok(found) => Some(found.uid()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        // What cannot be looked at is somebody else's.
+        Err(_) => return None,
+    };
+    could_be_home(&home, caller, owner).then_some(home)
 }
 
 /// Whether a folder could be the home of this user. One that is not there hides nothing; one that is belongs to them, and
@@ -34,9 +39,14 @@ fn could_be_home(home: &Path, caller: u32, owner: Option<u32>) -> bool {
         }
     }
     let Some(first) = steps.first() else { return false };
-    let is_plain =
-        home.is_absolute() && home.components().collect::<PathBuf>().as_os_str() == trimmed(home.as_os_str());
-    let is_the_machines = SYSTEM.iter().any(|name| first == name);
+    // Whoever looks for it in a text takes these off its end.
+    let is_cut =
+        trimmed(home.as_os_str()).as_bytes().last().is_some_and(|last| b"\\ \t\n\x0c\r".contains(last));
+    let is_plain = home.is_absolute()
+        && !is_cut
+        && home.components().collect::<PathBuf>().as_os_str() == trimmed(home.as_os_str());
+    // Services have their homes below `var`, and root has none there.
+    let is_the_machines = SYSTEM.iter().any(|name| first == name) || (caller == 0 && first == &"var");
     let is_theirs = owner.is_none_or(|owner| owner == caller);
     is_plain && is_theirs && !is_the_machines && (caller != 0 || steps.len() > 1 || first == &"root")
 }
@@ -80,6 +90,12 @@ mod tests {
             ("/usr/bin", 0, Some(0), false),
             ("/etc/palisade", 0, Some(0), false),
             ("/usr/local/x", 1000, Some(1000), false),
+            ("/var/lib", 0, Some(0), false),
+            // What is another path to whoever looks for it.
+            ("/usr ", 1000, None, false),
+            ("/usr\\", 1000, None, false),
+            ("/etc\n", 1000, None, false),
+            ("/home/ana \\/", 1000, None, false),
         ] {
             assert_eq!(could_be_home(Path::new(home), caller, owner), expected, "{home:?} of {caller}");
         }

@@ -108,7 +108,7 @@ fn by_right(marks: Vec<(LeaseId, Lending)>) -> Vec<Resting> {
         let key = (lending.who.user(), lending.who.via().clone(), lending.resource);
         let resting = found.entry(key).or_default();
         // One credential may show itself in several ways: a Pass can be narrowed by whoever holds it.
-        match resting.iter_mut().find(|(right, _)| right.who == lending.who) {
+        match resting.iter_mut().find(|(right, _)| right.who.has_rights_of(&lending.who)) {
             Some((_, leases)) => leases.push(lease),
             None => resting.push((lending, vec![lease])),
         }

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource};
+use access::{Act, AddSecret, LeaseSecret, ListSecrets, Permit, Principal, RemoveSecret, Resource, Via};
 use model::{HostPattern, Millis, SecretId, SecretName, SecretOwner, SecretSource, WorktreeId};
 use redact::LearnError;
 use store::{SealedSecret, SecretRow, Store, StoreError};
@@ -235,7 +235,13 @@ impl Runtime {
                 }
             }
             let (now, today) = (this.clock.steady(), this.clock.now());
-            let at_most = expires.map(|expires| expires.saturating_sub(today));
+            // A login goes on with its next token; a key or a Pass ends by itself, and what rests on it too.
+            let credential = match borrower.via() {
+                Via::Login(_) => None,
+                Via::Key(_) | Via::Pass(_) => Some(borrower.expires()),
+            };
+            let ends = expires.into_iter().chain(credential).min();
+            let at_most = ends.map(|ends| ends.saturating_sub(today));
             let lending = Lending { who: borrower, resource, secret };
             let term = Term { now, timeout, at_most };
             let (lease, end) = this.leases.grant(&consumer, value, term, lending).map_err(|error| {

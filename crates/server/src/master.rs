@@ -27,10 +27,10 @@ pub(crate) enum MasterError {
     KeyLost(PathBuf, PathBuf),
     #[error(
         "there is a store in `{0}`, and the service was given no credential `palisade-master-key` or \
-         `palisade-master-passphrase`; see LoadCredential= in its unit, or name the key with `key.file` or \
-         PALISADE_MASTER_KEY. Without it the store cannot be read."
+         `palisade-master-passphrase` and has no key at `{1}`; see LoadCredential= in its unit, put the key back, or name it \
+         with `key.file` or PALISADE_MASTER_KEY. Without it the store cannot be read."
     )]
-    CredentialLost(PathBuf),
+    CredentialLost(PathBuf, PathBuf),
     #[error(
         "{0} needs a master key that was given to it: set `key.file`, `key.passphrase_file`, `key.command`, \
          PALISADE_MASTER_KEY, PALISADE_MASTER_PASSPHRASE or the systemd credential `palisade-master-key` or \
@@ -221,9 +221,9 @@ pub(crate) fn master(places: &Places, settings: &Settings) -> Result<(Master, Op
         return Ok((from.read()?, None));
     }
     if runtime::begun(&settings.data) || runtime::ring_file(&settings.data).exists() {
-        // Where a service is given credentials, its key was one of them: nothing is missing beside the settings.
+        // Where a service is given credentials, its key may have been one of them.
         return Err(match std::env::var_os(CREDENTIALS) {
-            Some(_) => MasterError::CredentialLost(settings.data.clone()),
+            Some(_) => MasterError::CredentialLost(settings.data.clone(), file.clone()),
             None => MasterError::KeyLost(settings.data.clone(), file.clone()),
         });
     }

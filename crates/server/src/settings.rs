@@ -454,7 +454,12 @@ impl Reader<'_> {
         }
         let keys = [("key.file", &settings.key_file), ("key.passphrase_file", &settings.passphrase_file)];
         for (name, file) in keys {
-            if file.as_ref().is_some_and(|file| file.starts_with(&settings.data)) {
+            // Whatever way it is written, if it is there already.
+            let real = |path: &std::path::Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+            let data = real(&settings.data);
+            let is_beside =
+                |file: &PathBuf| file.starts_with(&settings.data) || real(file).starts_with(&data);
+            if file.as_ref().is_some_and(is_beside) {
                 degraded
                     .push(format!("{name}: beside the data that it opens, so whoever copies one has both"));
             }

@@ -469,10 +469,17 @@ async fn sec_06_much_that_is_lent_keeps_nobody_waiting_and_ends_all_the_same() {
     let owner = house.owner().await;
     let ana = house.user(&owner, "ana", Role::Member).await;
     drop(add(&house, &ana, SecretOwner::User(ana.id), "KEY", "a value that is lent").await);
-    // One right, and many leases that rest on it: judged once.
+    // One right, shown by one token after the other, and many leases that rest on it: judged once.
+    let (mut ana, mut tokens) = (ana, Vec::new());
     for n in 0..AT_ONCE + MORE {
         drop(lease(&house, &ana, "KEY", None, &format!("run {n}")).await.unwrap());
+        house.clock.advance(SECOND);
+        let next = house.runtime.auth().refresh(ana.tokens.refresh.expose(), "peer of ana").await.unwrap();
+        tokens.push(ana.who.expires());
+        ana = house.someone("ana@example.org", next).await;
     }
+    tokens.dedup();
+    assert!(tokens.len() > AT_ONCE);
     let mut trees = Vec::new();
     for n in 0..AT_ONCE + MORE - 1 {
         trees.push(worktree(&house, &owner, &format!("tree-{n}")).await);
@@ -531,6 +538,16 @@ async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {
     house.clock.advance(10 * SECOND);
     assert_eq!(house.runtime.with_lease(lent.lease, "run_a", |_| ()), Err(LeaseError::None));
     assert_eq!(house.runtime.with_lease(long.lease, "run_a", |_| ()), Ok(()));
+
+    // A key ends by itself, and what rests on it no later.
+    let made = house.runtime.create_key(&owner.who, "k".parse().unwrap(), access::Scope::Admin, DAY).await;
+    let (_, secret) = made.unwrap().unwrap();
+    let who = house.runtime.auth().authenticate(secret.expose()).await.unwrap();
+    house.clock.advance(DAY - 20 * SECOND);
+    let lent = house.runtime.lease_secret(&who, name("KEY"), None, "run_b", 2 * MINUTE).await.unwrap();
+    assert_eq!(lent.until, who.expires());
+    house.clock.advance(20 * SECOND);
+    assert_eq!(house.runtime.with_lease(lent.lease, "run_b", |_| ()), Err(LeaseError::None));
 }
 
 on_both_engines! {

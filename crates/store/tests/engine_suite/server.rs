@@ -142,7 +142,9 @@ async fn the_hold_of_a_daemon_that_just_ended_is_waited_for() {
             "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND query LIKE '%pg_try_advisory_lock%'",
             database_of(&store.place)
         );
+        let deadline = Instant::now() + std::time::Duration::from_secs(10);
         while Server::shared().sql("postgres", &asked) != "2" {
+            assert!(Instant::now() < deadline, "the second one asks as well");
             tokio::task::yield_now().await;
         }
         other.close().await.unwrap();

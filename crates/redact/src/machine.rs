@@ -23,7 +23,7 @@ use crate::bytes::{at, before, line_end, line_start, runs, slice};
 use crate::find::below::Below;
 use crate::find::pem::Block;
 use crate::find::{
-    Body, Finds, Hit, Homes, RANDOM, Seen, With, families, homes, is_run, parted, personal, random, resume,
+    Body, Finds, Hit, Homes, RANDOM, Seen, With, families, homes, is_run, parted, personal, random,
 };
 use crate::known::decode::Room;
 use crate::known::{Known, REACH};
@@ -37,6 +37,9 @@ pub(crate) const CONTEXT: usize = GUARD;
 const GUARD: usize = 2 * REACH;
 /// A line that still changes after so many rounds is masked as a whole.
 const ROUNDS: usize = 8;
+
+/// Fewest dashes in the first line of a key block.
+const DASHES: usize = 8;
 
 /// What changes while text flows.
 #[derive(Default)]
@@ -107,6 +110,20 @@ impl Edit {
     }
 }
 
+/// Where the unit at `from` ends, in which a word is parted for the first time at `first`: after the first line that may begin
+/// a key block only as a reader sees it. So what follows is read as lines of that block, however many lines came at once.
+fn opened(text: &[u8], from: usize, first: usize) -> usize {
+    let mut next = Some(first);
+    while let Some(place) = next {
+        let (start, end) = (line_start(text, place, place - from), line_end(text, place));
+        if memchr::memchr_iter(b'-', slice(text, start, end)).count() >= DASHES {
+            return (end + 1).min(text.len());
+        }
+        next = parted(text, end);
+    }
+    text.len()
+}
+
 #[derive(Default)]
 pub(crate) struct Machine {
     carry: Carry,
@@ -168,11 +185,13 @@ impl Machine {
             None => return None,
         };
         self.finds.clear();
+        let first = parted(slice(text, 0, to), from);
+        let to = first.filter(|_| !is_piece).map_or(to, |first| opened(slice(text, 0, to), from, first));
         let unit = slice(text, 0, to);
         let next = if is_piece {
-            self.piece(rules, also, unit, from)
+            self.piece(rules, also, unit, from, first)
         } else {
-            self.search(rules, also, unit, from, unit.len());
+            self.search(rules, also, unit, from, unit.len(), first);
             if let Carry::Body(_) = self.carry {
                 self.carry = Carry::Nothing; // The line is over.
             }
@@ -183,9 +202,9 @@ impl Machine {
         Some(next)
     }
 
-    fn piece(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize) -> usize {
+    fn piece(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize, first: Option<usize>) -> usize {
         let guard = unit.len() - GUARD;
-        self.search(rules, also, unit, from, guard);
+        self.search(rules, also, unit, from, guard, first);
         let dropped = self.finds.dropped.iter().map(|(_, end)| *end);
         let cut = self.finds.hits.iter().map(|hit| hit.end).chain(dropped).max().unwrap_or(0).max(guard);
         if cut == unit.len() {
@@ -195,8 +214,16 @@ impl Machine {
         cut
     }
 
-    /// Finds everything that begins in `unit[from..limit]`.
-    fn search(&mut self, rules: &Rules, also: &Also, unit: &[u8], from: usize, limit: usize) {
+    /// Finds everything that begins in `unit[from..limit]`, where a word is parted for the first time at `next`.
+    fn search(
+        &mut self,
+        rules: &Rules,
+        also: &Also,
+        unit: &[u8],
+        from: usize,
+        limit: usize,
+        mut next: Option<usize>,
+    ) {
         self.finds.go_on(unit, from);
         families(unit, from, limit, also.homes.as_ref(), &mut self.carry, &mut self.finds);
         let back = if self.is_inside_line { from.saturating_sub(REACH) } else { from };
@@ -222,19 +249,15 @@ impl Machine {
         if also.personal {
             personal(unit, from, limit, &mut self.finds);
         }
-        let mut place = from;
-        while let Some(parted) = parted(unit, place) {
-            let start = line_start(unit, parted, parted - from);
-            place = line_end(unit, parted);
+        while let Some(place) = next {
+            let start = line_start(unit, place, place - from);
+            let place = line_end(unit, place);
+            next = parted(unit, place);
             let carry = self.without_unseen(rules, also, slice(unit, 0, place), start, from, limit);
-            let Some(block @ Carry::Block(_)) = carry else { continue };
-            // A key block that the line begins as a reader sees it goes on in the lines that follow.
-            let (mut block, after) = (block, (place + 1).min(unit.len()));
-            let end = resume(unit, after, &mut block, &mut self.finds.hits);
-            if end > after {
-                self.finds.dropped.push((after, end));
-            }
-            if end == unit.len() && !matches!(block, Carry::Nothing) {
+            // A key block that the line begins as a reader sees it goes on in the lines that follow, which are the next unit.
+            if let Some(block @ Carry::Block(_)) = carry
+                && place + 1 >= unit.len()
+            {
                 self.carry = block;
             }
         }
@@ -258,7 +281,8 @@ impl Machine {
         let second = self.second.get_or_insert_default();
         let quiet = if self.finds.is_quiet(start) { self.seen.text().len() } else { 0 };
         second.begin(quiet, is_inside_line);
-        second.search(rules, also, self.seen.text(), begin, limit_here);
+        let next = parted(self.seen.text(), begin);
+        second.search(rules, also, self.seen.text(), begin, limit_here, next);
         let found = self.finds.hits.len();
         let mut is_new = false;
         for hit in &second.finds.hits {

@@ -115,15 +115,6 @@ impl Below {
             let block = memchr::memmem::find(content, b"-----BEGIN ").filter(|place| *place > 0);
             let content = slice(content, 0, block.unwrap_or(content.len()));
             let next = block.map_or(next, |place| start + place);
-            if self.is_mark(content, lead) {
-                // As where it was masked.
-                self.passed = 0;
-                from = next;
-                if block.is_some() || self.kind == Kind::Items && !content.starts_with(b"- ") {
-                    return Rest::Ends(from);
-                }
-                continue;
-            }
             if content.is_empty() {
                 self.passed += 1;
                 if self.passed > 2 {
@@ -185,18 +176,6 @@ impl Below {
             from = next;
         }
         Rest::GoesOn
-    }
-
-    /// What was masked before. What else stands in such a line was left there.
-    fn is_mark(&self, content: &[u8], lead: usize) -> bool {
-        let bare = content.strip_prefix(b"- ").unwrap_or(content);
-        let quotes = bare.iter().take_while(|byte| is_one_of(**byte, b"\"'")).count();
-        let may_be = match self.kind {
-            Kind::Block => lead > self.column,
-            Kind::Items | Kind::List => true,
-            Kind::Pair | Kind::Form => false,
-        };
-        may_be && slice(bare, quotes, bare.len()).starts_with(MARK.as_bytes())
     }
 }
 
@@ -270,7 +249,8 @@ fn valued(text: &[u8], start: usize) -> Option<Hit> {
     is_sign.then(|| value::find(text, from, value, Written::Set)).flatten()
 }
 
-/// Where the value of a list's line is, if it looks like a secret: `abc123`, `"abc123",`.
+/// Where the value of a list's line is, if it looks like a secret: `abc123`, `"abc123",`. A mark that stands there alone was
+/// one; what stands beside a mark is left to the other finders.
 fn item(content: &[u8]) -> Option<(usize, usize)> {
     if let Some(opening) = Opening::at(content, 0).filter(|_| at(content, 0) != Some(b'[')) {
         let end = opening.body().end(content, opening.start);
@@ -278,7 +258,8 @@ fn item(content: &[u8]) -> Option<(usize, usize)> {
         let rest = slice(content, end + 1, content.len());
         let signs = rest.iter().take_while(|byte| b",;) \t\r".contains(byte)).count();
         let rest = slice(rest, signs, rest.len());
-        let is_secret = is_remark(rest) && is_secret(slice(content, opening.start, end));
+        let value = slice(content, opening.start, end);
+        let is_secret = is_remark(rest) && is_secret(value) || rest.is_empty() && value == MARK.as_bytes();
         let end = if rest.is_empty() { end } else { content.len() };
         return is_secret.then_some((opening.start, end));
     }
@@ -289,7 +270,8 @@ fn item(content: &[u8]) -> Option<(usize, usize)> {
     let end = if rest.is_empty() { word.len() } else { content.len() };
     // A key; not if it holds a value of its own, without which it would not end so.
     let is_key = word.ends_with(b":") && !word.iter().any(|byte| b"$=".contains(byte));
-    (is_remark(rest) && is_secret(word) && !is_key).then_some((0, end))
+    let is_mark = rest.is_empty() && word == MARK.as_bytes();
+    (is_mark || is_remark(rest) && is_secret(word) && !is_key).then_some((0, end))
 }
 
 /// Nothing, or a remark; that is masked with the value, since nobody else looks at the line.

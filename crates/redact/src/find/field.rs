@@ -136,8 +136,10 @@ const TAIL: usize = 24;
 const BLANKS: usize = 16;
 /// How many letters and digits of a name count, the last ones: no word of a list is longer.
 const SIGNIFICANT: usize = 32;
-/// A longer value is one, whatever it looks like.
-const LONG: usize = 64;
+/// How much of a value is looked at to tell whether it is about something else.
+const LOOK: usize = 128;
+/// Most bytes before the first of a value: quotes, backslashes, what is around them.
+const OPENING: usize = 32;
 
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 /// What may stand right behind a name that a value follows, wherever that is.
@@ -215,23 +217,30 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     if name == b"pass" && matches!(written, Written::Line | Written::Told) && at(text, first) != Some(b'p') {
         return None; // What tests say.
     }
-    let hit = value::find(text, first, from, written)?;
-    // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else. What is long is not: so nothing long is looked at
-    // in vain.
-    let secret = slice(text, hit.start, hit.end);
-    let is_other = match name {
-        _ if secret.len() > LONG => false,
+    // `pass=12 fail=0`, `auth: basic`, `sig=1` are about something else.
+    let is_other = |secret: &[u8]| match name {
         _ if is_whole && !is_pass => secret.len() < 12 || !mixed(secret),
         // The key of a keyboard, in HTML.
         b"accesskey" => secret.len() < 8,
-        _ if is_pass => secret.iter().all(u8::is_ascii_digit),
+        _ if is_pass => secret.len() < LOOK && secret.iter().all(u8::is_ascii_digit),
         // `MODE_PSK = 7,`
         _ if written == Written::Assigned && secret.len() < 4 => secret.iter().all(u8::is_ascii_digit),
         // `tokens: 4096`, `credentials: 'include'`
         _ if !is_certain => secret.len() < 8 || !mixed(secret) || !secret.iter().any(u8::is_ascii_digit),
         _ => false,
     };
-    (!is_other).then_some(Found::Hit(hit))
+    // Of what is long the first bytes decide, before its end is looked for: so nothing long is looked at in vain.
+    let near = slice(text, 0, from + OPENING + LOOK);
+    let is_open = || memchr::memchr(b'\n', slice(near, from, near.len())).is_none();
+    if (is_whole || !is_certain) && is_open() {
+        let begun = value::find(near, first, from, written);
+        let is_long = |hit: &Hit| hit.end - hit.start >= LOOK;
+        if begun.is_some_and(|hit| is_long(&hit) && is_other(slice(near, hit.start, hit.start + LOOK))) {
+            return None;
+        }
+    }
+    let hit = value::find(text, first, from, written)?;
+    (!is_other(slice(text, hit.start, hit.end.min(hit.start + LOOK)))).then_some(Found::Hit(hit))
 }
 
 /// Where a name begins that has an anchor at `start`. A key block ends before a name.

@@ -100,7 +100,7 @@ fn may_hold(head: &[u8], text: &[u8], first: usize, last: usize, written: Writte
 }
 
 /// How much of a value is looked at.
-const LOOK: usize = 128;
+const LOOK: usize = 256;
 
 /// A reference, or a scheme and then one: `Bearer $TOKEN`.
 fn is_empty(value: &[u8]) -> bool {

@@ -48,19 +48,21 @@ pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
         return None;
     }
     let lead = slice(text, line_start(text, start, REACH), start);
-    // What stands before another such option was looked at there.
-    let options: [&[u8]; 3] = [b" -u", b"-user ", b"-user="];
-    let other = options.iter().filter_map(|one| memchr::memmem::rfind(lead, one)).max();
-    let lead = slice(lead, other.map_or(0, |place| place + 3), lead.len());
-    let takes = |name: &[u8]| lead.windows(name.len()).any(|word| word.eq_ignore_ascii_case(name));
-    let is_program =
-        if is_share { takes(b"smb") } else { takes(b"curl") || takes(b"wget") || takes(b"http") };
-    if !is_program {
+    let programs: &[&[u8]] = if is_share { &[b"smb"] } else { &[b"curl", b"wget", b"http"] };
+    if !programs.iter().any(|program| holds(lead, program)) {
         return None;
     }
     let body = quote.map_or(Body::Word, |quote| Body::Quoted { quote, escapes: 0 });
     let first = from + colon + 1;
     Some(Hit::of(first, body.end(text, first), body))
+}
+
+/// Whether this stands in a text, in letters of any size. A command may have several logins: each looks back as far, so only
+/// at places where the first letter stands.
+fn holds(text: &[u8], name: &[u8]) -> bool {
+    let Some(first) = name.first() else { return false };
+    memchr::memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), text)
+        .any(|place| slice(text, place, place + name.len()).eq_ignore_ascii_case(name))
 }
 
 /// What follows `IDENTIFIED BY` or `IDENTIFIED WITH plugin BY`.

@@ -249,7 +249,7 @@ pub(crate) fn families(
 }
 
 /// Where what was carried over ends.
-pub(crate) fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
+fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
     let end = match carry {
         Carry::Nothing => return from,
         Carry::Body(body) => body.end(text, from),

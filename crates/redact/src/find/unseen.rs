@@ -3,7 +3,7 @@
 //! Flow: a line with such a word ([`parted`]) -> [`Seen`] (the same text without them, and where it stood) -> hits
 //! there -> hits in the line.
 
-use crate::bytes::{BLOCK, ByteSet, at, before, each_block, members, slice};
+use crate::bytes::{BLOCK, ByteSet, at, before, each_block, line_start, members, slice};
 
 /// How far behind its first word the label of a key block goes on.
 const LABEL: usize = 40;
@@ -68,15 +68,15 @@ pub(crate) fn parted(text: &[u8], from: usize) -> Option<usize> {
         let (ends, begins) =
             (left.is_some_and(|b| WITHIN.has(b) || b >= 0x80), right.is_some_and(|b| WITHIN.has(b)));
         // The first line of a key block has blanks in it.
-        let is_blank = |byte: Option<u8>| byte == Some(b' ');
-        ends && begins || (ends && is_blank(right) || is_blank(left) && begins) && follows_begin(text, *start)
+        let is_within = || (ends || left == Some(b' ')) && (begins || right == Some(b' '));
+        ends && begins || is_within() && follows_begin(text, *start)
     };
     all(text, from).find(is_parted).map(|(start, _)| start)
 }
 
-/// Whether the first word of a key block stands not far before this.
+/// Whether the first word of a key block stands not far before this, in the same line.
 fn follows_begin(text: &[u8], place: usize) -> bool {
-    let lead = slice(text, place.saturating_sub(LABEL), place);
+    let lead = slice(text, line_start(text, place, LABEL), place);
     memchr::memmem::find(lead, b"BEGIN").is_some()
 }
 

@@ -16,6 +16,38 @@ pub(crate) const WRITINGS: &[(&str, &[&str])] = &[
     ("curl --user ana:hunter2hunter https://x.org", &["hunter2"]),
     ("curl --user=ana:hunter2hunter https://x.org", &["hunter2"]),
     ("curl --proxy-user ana:hunter2hunter https://x.org", &["hunter2"]),
+    // Several logins of one command.
+    ("curl --user a:b1 --proxy-user bo:longsecret99 https://x", &["b1", "longsecret"]),
+    ("curl --user $U:$P --proxy-user bo:longsecret99 https://x", &["longsecret"]),
+    ("curl --proxy-user bo:pw12345678 -u ana:longsecret99 https://x", &["pw1234", "longsecret"]),
+    ("curl -u ana:longsecret99 --proxy-user bo:pw12345678 https://x", &["pw1234", "longsecret"]),
+    ("curl -u ana:longsecret99 -U bo:x -u cy:pw12345678 https://x", &["pw1234", "longsecret"]),
+    ("http --user=ana:longpw99 --proxy-user=x:longpw98", &["longpw"]),
+    // A mark below a name, and more beside it.
+    (
+        "secrets: [\n  *** AKIAIOSFODNN7EXAMPLQ ghp_abcdefABCDEF0123456789abcdefABCDEF01",
+        &["AKIAIOSF", "abcdefABCDEF"],
+    ),
+    ("passwords:\n  - ***Production***: postgres://u:p4ssw0rdX@db/x", &["p4ssw0rd"]),
+    ("api_keys:\n  - ***old*** sk_live_abcdefGHIJ0123456789", &["abcdefGHIJ"]),
+    ("password: |\n  ***Secret9longer", &["Secret9"]),
+    ("password: |\n  *** Secret9 longer\n  q8w7e6r5t4", &["Secret9", "longer", "q8w7"]),
+    // And a mark alone, after which the list goes on.
+    ("passwords:\n  - Some(\"***\")\n  - '***';\n  - ***\n  - q8w7e6r5t4", &["q8w7"]),
+    ("secrets: [\n  \"***\",\n  ***,\n  q8w7e6r5t4,\n]", &["q8w7"]),
+    // What stands far behind the name.
+    (
+        "Set-Cookie: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa=secret123abc",
+        &["secret123"],
+    ),
+    (
+        "credentials: \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz0X9q\"",
+        &["ghijkl", "0X9q"],
+    ),
+    (
+        "db_pass=00000000000000000000000000000000000000000000000000000000000000000000000000000000000q8w7e6",
+        &["00000", "q8w7"],
+    ),
     ("[\"curl\", \"-u\", \"ana:hunter2hunter\", \"https://x.org\"]", &["hunter2"]),
     ("sshpass -p hunter2hunter ssh ana@host", &["hunter2"]),
     ("sshpass -phunter2hunter ssh ana@host", &["hunter2"]),
@@ -361,6 +393,12 @@ pub(crate) const KEPT_TOO: &[&str] = &[
     "        where_token: Where {",
     "//! [`Authorization`]: https://developer.example.org/docs/Web/HTTP/Headers/Authorization",
     "/// `CookieBuilder` implements `Into<Cookie>`, so a value of `CookieBuilder`",
+    // Sentences, paths and addresses, however long.
+    "\"tokens\": \"How many tokens the model may use for one answer before it is cut off by the server\"",
+    "credentials: /var/lib/palisade/some/very/long/path/that/goes/on/and/on/credentials-file-name.json",
+    "auth: app/controllers/authentication/strategies/openid_connect/authorization_code_flow_controller.rb",
+    "auth = \"https://docs.example.org/en/latest/security/authentication/strategies/and/so/on.html\"",
+    "tokens:\n  - *** # as many as there are\n",
     "-----END RSA PRIVATE KEY-----\n",
     "---- BEGIN ----\nhello",
     "-----BEGIN SSH2 PUBLIC KEY-----\nAAAAB3NzaC1yc2EAAAADAQABAAABgQC7xgNSAa7XVwVh3b1zJ8pQ9rStUvWxYzAb\n-----END SSH2 PUBLIC KEY-----",

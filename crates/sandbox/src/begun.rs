@@ -24,7 +24,8 @@ use crate::files::{self, Base};
 use crate::groups::{Groups, Wanted};
 use crate::inside::{self, Broken, Given};
 use crate::launch::{
-    Held, InsideEnds, LONGEST, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready, sealed_init, within,
+    Handed, Held, InsideEnds, LONGEST, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready,
+    sealed_init, within,
 };
 use crate::line::Line;
 use crate::measure;
@@ -266,8 +267,8 @@ impl Coming {
     /// When a layer cannot be made; nothing is left behind.
     pub fn held(self) -> Result<Held, LaunchError> {
         let Self { plan, of, standard } = self;
-        let terminal = ready(&of.line)?;
-        Ok(Held { plan, tree: of.tree, line: of.line, standard, terminal, groups: of.groups })
+        let Handed { terminal, sockets } = ready(&of.line)?;
+        Ok(Held { plan, tree: of.tree, line: of.line, standard, terminal, sockets, groups: of.groups })
     }
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn remedy(step: Step, what: &str, error: i32) -> Remedy {
         }),
         Step::Owners => Wall::UserNamespaces,
         Step::Host => Wall::Namespace("uts"),
-        Step::Loopback => Wall::Namespace("network"),
+        Step::Loopback | Step::Capture => Wall::Namespace("network"),
         Step::Mount if what == "/proc" => Wall::Processes,
         Step::Root | Step::Mount => Wall::Mounts,
         Step::Terminal => Wall::Terminal,

@@ -154,15 +154,15 @@ pub(crate) fn made(identity: &Identity, user: &str, home: &Path) -> Vec<(PathBuf
     let groups = format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n");
     let hosts = "127.0.0.1 localhost palisade\n::1 localhost ip6-localhost ip6-loopback\n";
     let names = "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n";
-    // Outside 127/8, where the proxy's answers will come from; today nobody answers.
-    let resolver = "nameserver 198.18.0.1\noptions timeout:2 attempts:1\n";
+    // Outside 127/8, which is the sandbox's own; answered by whoever holds the sockets, if anybody does.
+    let resolver = format!("nameserver {}\noptions timeout:2 attempts:1\n", crate::capture::RESOLVER);
     [
         ("/etc/passwd", people.as_str()),
         ("/etc/group", &groups),
         ("/etc/hosts", hosts),
         ("/etc/hostname", "palisade\n"),
         ("/etc/nsswitch.conf", names),
-        ("/etc/resolv.conf", resolver),
+        ("/etc/resolv.conf", &resolver),
         ("/etc/shells", "/bin/sh\n/bin/bash\n"),
     ]
     .map(|(at, text)| (at.into(), text.as_bytes().to_vec()))

@@ -32,6 +32,7 @@ pub(crate) enum Step {
     Owners,
     Host,
     Loopback,
+    Capture,
     Root,
     Mount,
     Terminal,
@@ -115,6 +116,10 @@ pub(crate) fn finish(
 ) -> Result<std::convert::Infallible, Broken> {
     if enters || !given.groups.is_empty() {
         enter_groups(&given.groups)?;
+    }
+    if let Some(listed) = &given.plan.captured {
+        let sockets = crate::capture::open(listed).at(Step::Capture, "rules")?;
+        given.line.give_sockets(&sockets).at(Step::Capture, "launcher")?;
     }
     root.complete(given.plan, std::mem::take(&mut given.opened))?;
     dress(given)

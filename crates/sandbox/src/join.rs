@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::groups::Groups;
 use crate::inside::{self, Broken, Given, Step};
-use crate::launch::{Held, LaunchError, Tree, ready, sealed_init};
+use crate::launch::{Handed, Held, LaunchError, Tree, ready, sealed_init};
 use crate::line::Line;
 use crate::permit::Permit;
 use crate::plan::Plan;
@@ -65,8 +65,16 @@ impl Plan {
             Side::Parent(pid, pidfd) => {
                 drop((far, ends));
                 let tree = Tree::new(pid, pidfd).map_err(LaunchError::Namespaces)?;
-                let terminal = ready(&near)?;
-                Ok(Held { plan: self, tree, line: near, standard, terminal, groups: Groups::default() })
+                let Handed { terminal, sockets } = ready(&near)?;
+                Ok(Held {
+                    plan: self,
+                    tree,
+                    line: near,
+                    standard,
+                    terminal,
+                    sockets,
+                    groups: Groups::default(),
+                })
             }
         }
     }

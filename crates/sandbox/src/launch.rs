@@ -15,6 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use crate::capture::Sockets;
 use crate::groups::Groups;
 use crate::inside::{self, Broken};
 use crate::line::{Line, Word};
@@ -167,6 +168,7 @@ pub struct Held {
     pub(crate) line: Line,
     pub(crate) standard: Standard,
     pub(crate) terminal: Option<OwnedFd>,
+    pub(crate) sockets: Option<Sockets>,
     pub(crate) groups: Groups,
 }
 
@@ -176,18 +178,33 @@ impl Held {
     pub fn left_out(&self) -> &[crate::Part] {
         self.plan.left_out()
     }
+
+    /// Where everything that it sends comes, if it was planned so ([`Spec::captured`](crate::Spec::captured)). Whoever drops
+    /// them leaves it without a network.
+    #[must_use]
+    pub fn sockets(&mut self) -> Option<Sockets> {
+        self.sockets.take()
+    }
 }
 
-/// Waits until process 1 stands; takes the terminal if one is handed out.
-pub(crate) fn ready(line: &Line) -> Result<Option<OwnedFd>, LaunchError> {
-    let mut terminal = None;
+/// What a sandbox hands out before it stands.
+#[derive(Debug, Default)]
+pub(crate) struct Handed {
+    pub(crate) terminal: Option<OwnedFd>,
+    pub(crate) sockets: Option<Sockets>,
+}
+
+/// Waits until process 1 stands; takes what is handed out.
+pub(crate) fn ready(line: &Line) -> Result<Handed, LaunchError> {
+    let mut handed = Handed::default();
     loop {
         if !comes(line.as_fd(), LONGEST).map_err(LaunchError::Line)? {
             return Err(LaunchError::Late);
         }
         match line.hear().map_err(LaunchError::Line)? {
-            Word::Terminal(fd) => terminal = Some(fd),
-            Word::Ready => return Ok(terminal),
+            Word::Terminal(fd) => handed.terminal = Some(fd),
+            Word::Sockets(sockets) => handed.sockets = Some(sockets),
+            Word::Ready => return Ok(handed),
             Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
             Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {
                 return Err(LaunchError::Line(io::Error::from_raw_os_error(libc::EPIPE)));

@@ -6,6 +6,7 @@
 //! Not here: who may run what (`access`), where output is kept (`store`), what leaves over the network.
 
 mod begun;
+pub mod capture;
 pub mod changes;
 mod control;
 pub mod doctor;
@@ -36,6 +37,7 @@ pub mod spawner;
 mod spec;
 mod standard;
 mod sys;
+pub mod trust;
 mod variables;
 mod wall;
 mod watch;
@@ -54,7 +56,7 @@ pub use permit::Permit;
 pub use plan::{Part, Plan};
 pub use receipt::RunId;
 pub use repo::{Became, Commit, TakeError, Unusable};
-pub use running::{Ended, Running};
+pub use running::{Attendant, Ended, Running};
 pub use spec::{Spec, Unenforceable};
 pub use standard::{Kind, Standard};
 pub use watch::Over;

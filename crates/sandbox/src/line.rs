@@ -15,6 +15,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
+use crate::capture::Sockets;
 use crate::inside::{Broken, Step};
 
 /// One end.
@@ -36,6 +37,8 @@ pub(crate) enum Word {
     Broken(Broken),
     /// The near end of the sandbox's terminal.
     Terminal(OwnedFd),
+    /// Where everything that it sends comes.
+    Sockets(Sockets),
     /// Nobody is at the other end any more.
     Gone,
 }
@@ -61,11 +64,12 @@ impl Told<'_> {
     }
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step::Namespaces,
     Step::Owners,
     Step::Host,
     Step::Loopback,
+    Step::Capture,
     Step::Root,
     Step::Mount,
     Step::Terminal,
@@ -131,6 +135,15 @@ impl Line {
         rustix::net::sendmsg(&self.0, &[io::IoSlice::new(b"P")], &mut with, SendFlags::NOSIGNAL).map(drop)
     }
 
+    /// Hands out the sockets that everything goes to.
+    pub(crate) fn give_sockets(&self, sockets: &Sockets) -> rustix::io::Result<()> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Sockets::MOST))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        let fds = sockets.all();
+        with.push(SendAncillaryMessage::ScmRights(&fds));
+        rustix::net::sendmsg(&self.0, &[io::IoSlice::new(b"N")], &mut with, SendFlags::NOSIGNAL).map(drop)
+    }
+
     // Said by the launcher.
 
     /// The owners are written.
@@ -171,7 +184,7 @@ impl Line {
     /// The next word from inside.
     pub(crate) fn hear(&self) -> io::Result<Word> {
         let mut bytes = [0u8; 512];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Sockets::MOST))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let mut was_left = false;
         let got = loop {
@@ -184,25 +197,27 @@ impl Line {
                 other => break other?.bytes,
             }
         };
-        let mut passed = with.drain().filter_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-            _ => None,
-        });
-        let terminal = passed.next().and_then(|mut fds| fds.next());
+        let mut passed: Vec<OwnedFd> = Vec::new();
+        for message in with.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                passed.extend(fds);
+            }
+        }
         let message = bytes.get(..got).unwrap_or_default();
         let strange = || io::Error::new(io::ErrorKind::InvalidData, "an unknown word from inside");
         let number = || {
             let four = message.get(1..5).and_then(|four| four.try_into().ok());
             four.map(i32::from_le_bytes).ok_or_else(strange)
         };
-        match (message.first(), terminal) {
-            (None, None) => Ok(Word::Gone),
-            (Some(b'R'), None) => Ok(Word::Ready),
-            (Some(b'E'), None) => Ok(Word::NotExecuted(number()?)),
-            (Some(b'X'), None) => Ok(Word::Ended(number()?)),
-            (Some(b'T'), None) => Ok(Word::Stopped),
-            (Some(b'P'), Some(terminal)) => Ok(Word::Terminal(terminal)),
-            (Some(b'F'), None) => {
+        match (message.first(), passed.len()) {
+            (None, 0) => Ok(Word::Gone),
+            (Some(b'R'), 0) => Ok(Word::Ready),
+            (Some(b'E'), 0) => Ok(Word::NotExecuted(number()?)),
+            (Some(b'X'), 0) => Ok(Word::Ended(number()?)),
+            (Some(b'T'), 0) => Ok(Word::Stopped),
+            (Some(b'P'), 1) => passed.pop().map(Word::Terminal).ok_or_else(strange),
+            (Some(b'N'), _) => Sockets::of(passed).map(Word::Sockets).ok_or_else(strange),
+            (Some(b'F'), 0) => {
                 let step = message.get(1).and_then(|step| STEPS.get(usize::from(*step)));
                 let error = message.get(2..6).and_then(|four| four.try_into().ok()).map(i32::from_le_bytes);
                 let what = String::from_utf8_lossy(message.get(6..).unwrap_or_default()).into_owned();

@@ -112,7 +112,11 @@ impl Measuring<'_> {
         let binary = process.binary(self.program, remembered)?;
         let plan = self.plan;
         let filter = filter(plan);
-        let network = Measured::read(process.network()?);
+        let network = match (process.network()?, &plan.captured) {
+            // That it has no other device was read; that its rules lead everything to us, the kernel only acknowledged.
+            (Network::None, Some(_)) => Measured::applied(Network::Captured),
+            (read, _) => Measured::read(read),
+        };
         let namespaces = process.namespaces()?;
         if let Some(line) = self.takes {
             crate::launch::ready(line).map_err(io::Error::other)?;
@@ -156,7 +160,7 @@ impl Measuring<'_> {
             limits: planned_limits,
             binary,
             streams: PlannedStreams { stdin: self.stream(0), stdout: self.stream(1), stderr: self.stream(2) },
-            network: Network::None,
+            network: if plan.captured.is_some() { Network::Captured } else { Network::None },
         };
         Ok(Account { facts, expected })
     }

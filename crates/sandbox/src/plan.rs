@@ -182,6 +182,8 @@ pub struct Plan {
     pub(crate) wall: Option<std::time::Duration>,
     /// What it may add on disk.
     pub(crate) added: Option<Added>,
+    /// Whether what it sends is led to sockets that are held outside, and which addresses besides names may be reached.
+    pub(crate) captured: Option<Vec<std::net::IpAddr>>,
 }
 
 /// A part that can be left out on purpose.

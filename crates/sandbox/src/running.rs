@@ -63,6 +63,16 @@ impl Ended {
     }
 }
 
+/// Who has something to do while a command is at work, in the launcher's one thread.
+pub trait Attendant {
+    /// What it waits for.
+    fn waits_for(&self) -> Vec<BorrowedFd<'_>>;
+    /// When it wants to be called even if nothing came.
+    fn due(&self) -> Option<Instant>;
+    /// Something came, or it is time; must not wait. `Break` ends the sandbox.
+    fn attend(&mut self) -> std::ops::ControlFlow<()>;
+}
+
 /// A command at work.
 #[derive(Debug)]
 pub struct Running {
@@ -132,7 +142,8 @@ impl Held {
     /// # Errors
     /// When the sandbox is gone, or the terminal cannot be used.
     pub fn go(self) -> Result<Running, LaunchError> {
-        let Self { plan, tree, line, standard, terminal, groups } = self;
+        // Sockets that nobody took are closed: then there is no network.
+        let Self { plan, tree, line, standard, terminal, sockets: _, groups } = self;
         let prepare = |error| LaunchError::Prepare("terminal", error);
         let watched =
             [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
@@ -183,6 +194,7 @@ enum On {
     CarriedOut(usize),
     CarrierIn,
     Control,
+    Attendant,
     End,
 }
 
@@ -204,7 +216,19 @@ impl Running {
     ///
     /// # Errors
     /// When the line to the inside breaks its rules; everything is gone then too.
-    pub fn wait(mut self) -> io::Result<Ended> {
+    pub fn wait(self) -> io::Result<Ended> {
+        self.wait_with(None)
+    }
+
+    /// The same, and calls somebody meanwhile.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub fn wait_attended(self, attendant: &mut dyn Attendant) -> io::Result<Ended> {
+        self.wait_with(Some(attendant))
+    }
+
+    fn wait_with(mut self, mut attendant: Option<&mut dyn Attendant>) -> io::Result<Ended> {
         let mut gone_at: Option<Instant> = None;
         loop {
             let now = Instant::now();
@@ -222,9 +246,13 @@ impl Running {
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
                 self.watch = Watch::default();
             }
-            let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due()];
+            let attend_at = attendant.as_ref().filter(|_| gone_at.is_none()).and_then(|one| one.due());
+            if attend_at.is_some_and(|at| now >= at) {
+                self.attend(&mut attendant);
+            }
+            let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due(), attend_at];
             let deadline = deadlines.into_iter().flatten().min();
-            for on in self.ready(deadline, gone_at.is_none())? {
+            for on in self.ready(deadline, gone_at.is_none(), attendant.as_deref())? {
                 match on {
                     On::Line => self.heard()?,
                     On::Signals => self.signalled(),
@@ -233,6 +261,7 @@ impl Running {
                     On::CarriedOut(number) => self.carry_out(number),
                     On::CarrierIn => self.give_input(),
                     On::Control => self.asked(),
+                    On::Attendant => self.attend(&mut attendant),
                     On::End => gone_at = Some(Instant::now()),
                 }
             }
@@ -247,7 +276,12 @@ impl Running {
     }
 
     /// What can be gone on with.
-    fn ready(&self, deadline: Option<Instant>, alive: bool) -> io::Result<Vec<On>> {
+    fn ready(
+        &self,
+        deadline: Option<Instant>,
+        alive: bool,
+        attendant: Option<&dyn Attendant>,
+    ) -> io::Result<Vec<On>> {
         let mut what: Vec<(On, BorrowedFd<'_>, PollFlags)> =
             vec![(On::Signals, self.signals.as_fd(), PollFlags::IN)];
         if alive {
@@ -257,6 +291,9 @@ impl Running {
             what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
             if let Some(control) = &self.control {
                 what.push((On::Control, control.as_fd(), PollFlags::IN));
+            }
+            for fd in attendant.iter().flat_map(|one| one.waits_for()) {
+                what.push((On::Attendant, fd, PollFlags::IN));
             }
         }
         let [input, ..] = &self.standard.host;
@@ -295,7 +332,19 @@ impl Running {
             Err(error) => return Err(error.into()),
         }
         let found = what.iter().zip(&polled).filter(|(_, polled)| !polled.revents().is_empty());
-        Ok(found.map(|((on, ..), _)| *on).collect())
+        let mut found: Vec<On> = found.map(|((on, ..), _)| *on).collect();
+        // However much came for it, it is called once.
+        found.dedup_by(|one, other| *one == On::Attendant && *other == On::Attendant);
+        Ok(found)
+    }
+
+    fn attend(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
+        let goes_on = attendant.as_mut().is_none_or(|one| one.attend().is_continue());
+        if !goes_on {
+            self.ended.get_or_insert(Ended::Killed);
+            let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+            *attendant = None;
+        }
     }
 
     /// Does what somebody else asks.
@@ -350,7 +399,7 @@ impl Running {
                 self.line_ended = true;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
-            Word::Ready | Word::Terminal(_) | Word::Broken(_) => {
+            Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "process 1 broke its rules"));
             }
         }

@@ -66,6 +66,7 @@ pub struct Spec {
     added: Option<Added>,
     left_out: Vec<Part>,
     files: Vec<(PathBuf, Vec<u8>)>,
+    captured: Option<Vec<std::net::IpAddr>>,
 }
 
 impl Spec {
@@ -89,6 +90,7 @@ impl Spec {
             added: None,
             left_out: Vec::new(),
             files: Vec::new(),
+            captured: None,
         }
     }
 
@@ -192,6 +194,14 @@ impl Spec {
         self
     }
 
+    /// Leads what it sends to sockets that whoever launches it holds ([`Held::sockets`](crate::Held::sockets)): questions
+    /// for names, and connections to addresses that stand for names or are listed here.
+    #[must_use]
+    pub fn captured(mut self, listed: Vec<std::net::IpAddr>) -> Self {
+        self.captured = Some(listed);
+        self
+    }
+
     /// Limits that count all processes together.
     pub(crate) fn together(mut self, wanted: Wanted, required: bool) -> Self {
         self.wanted = wanted;
@@ -222,7 +232,7 @@ impl Spec {
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ];
         let environment = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
-        Self { command, directory, environment, ..self.clone() }
+        Self { command, directory, environment, captured: None, ..self.clone() }
     }
 
     /// A toolchain of the caller's, read-only, without its credentials.
@@ -320,6 +330,7 @@ impl Spec {
             requires_groups: self.requires_groups,
             wall: self.wall,
             added: self.added,
+            captured: self.captured,
         })
     }
 

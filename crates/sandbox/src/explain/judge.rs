@@ -270,7 +270,7 @@ fn unreachable(call: &Call, peer: &Peer) -> Option<Judgement> {
         | libc::EPERM
             if !address.is_loopback() =>
         {
-            judged(NO_NETWORK, "reaching others comes with egress; until then fetch what is needed outside")
+            judged(NO_NETWORK, "`--allow HOST[:PORT]` lets it reach one")
         }
         _ => None,
     }

@@ -62,6 +62,7 @@ fn plan(owns: Option<(u32, u32)>) -> Plan {
         requires_groups: false,
         wall: None,
         added: None,
+        captured: None,
     }
 }
 

@@ -103,19 +103,27 @@ fn unescaped(text: &str) -> String {
 fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
     let mut table = vec![entry("/", "tmpfs", ["ro", "nosuid", "nodev"].into_iter())];
     table.extend(plan.mounts.iter().map(planned_entry));
+    let count = |table: &[MountEntry], target: &str| table.iter().filter(|at| at.target == target).count();
     let known: HashSet<&str> = table.iter().map(|known| known.target.as_str()).collect();
-    let brought = |extra: &&MountEntry| {
+    let brought = |(place, extra): &(usize, &MountEntry)| {
+        let target = extra.target.as_str();
+        // What the host has at a place of the plan lies below what was put there: it is older, and stands before it.
+        if known.contains(target) {
+            let later = found.get(place + 1..).map_or(0, |rest| count(rest, target));
+            if later < count(&table, target) {
+                return false;
+            }
+        }
         let brings = |mount: &&Mount| {
-            matches!(mount.source, Source::Host(_)) && Path::new(&extra.target).starts_with(&mount.at)
+            matches!(mount.source, Source::Host(_))
+                && Path::new(target).starts_with(&mount.at)
+                && (!known.contains(target) || mount.at != Path::new(target))
         };
-        !known.contains(extra.target.as_str())
-            && plan
-                .mounts
-                .iter()
-                .rfind(brings)
-                .is_some_and(|mount| planned_entry(mount).flags.is_subset(&extra.flags))
+        let by = plan.mounts.iter().rfind(brings);
+        by.is_some_and(|mount| planned_entry(mount).flags.is_subset(&extra.flags))
     };
-    let brought: Vec<MountEntry> = found.iter().filter(brought).cloned().collect();
+    let brought: Vec<MountEntry> =
+        found.iter().enumerate().filter(brought).map(|(_, extra)| extra.clone()).collect();
     table.extend(brought);
     table
 }

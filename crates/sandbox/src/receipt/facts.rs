@@ -279,6 +279,8 @@ pub enum Stream {
 pub enum Network {
     /// Nothing but the sandbox itself.
     None,
+    /// The launcher's proxy: everything that it sends ends there.
+    Captured,
 }
 
 /// A SHA-256 value; 64 lower-case hex digits in text.

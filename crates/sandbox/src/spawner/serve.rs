@@ -554,7 +554,7 @@ impl Server {
             Ok(Word::Stopped) => {}
             Ok(Word::Gone) => run.gone = true,
             // Process 1 knows no other words: whatever this is, it ends.
-            Ok(Word::Ready | Word::Terminal(_) | Word::Broken(_)) | Err(_) => {
+            Ok(Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_)) | Err(_) => {
                 run.gone = true;
                 let _ = rustix::process::pidfd_send_signal(&run.standing.tree.pidfd, Signal::KILL);
             }

@@ -1,0 +1,124 @@
+//! The way out of a sandbox that has none: everything that it sends ends at sockets that are held outside.
+//!
+//! Flow: in the new network namespace, routes that make every address local -> sockets on its loopback -> rules that
+//! lead name queries and connections to them -> [`Sockets`], handed to the launcher. Nobody inside can change any of
+//! it, because nobody inside has a privilege. Invariant: the namespace has no device but its loopback, so what no rule
+//! leads to a socket goes nowhere. Not here: who may reach what; whoever holds the sockets decides that.
+
+mod netlink;
+mod rules;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// Where programs inside ask for names, as `resolv.conf` says.
+pub const RESOLVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// Addresses that stand for names: all that begin with these bytes.
+pub const NAMES_V4: [u8; 2] = [198, 18];
+/// The same in version 6: a range of those that are nobody's beyond one's own network.
+pub const NAMES_V6: [u8; 8] = [0xfd, 0x70, 0x61, 0x6c, 0x69, 0x73, 0x61, 0x64];
+
+/// Connections that are waiting to be taken; more are answered late, not lost.
+const BACKLOG: i32 = 1024;
+
+/// What is held outside: they belong to the sandbox's network namespace and keep it there.
+#[derive(Debug)]
+pub struct Sockets {
+    /// Listens for connections to addresses of version 4.
+    pub connections_v4: OwnedFd,
+    /// The same for version 6; a kernel without it has none.
+    pub connections_v6: Option<OwnedFd>,
+    /// Gets questions for names, by version 4.
+    pub names_v4: OwnedFd,
+    /// The same by version 6.
+    pub names_v6: Option<OwnedFd>,
+}
+
+impl Sockets {
+    /// The most descriptors that there are.
+    pub(crate) const MOST: usize = 4;
+
+    /// In a fixed order, for handing them over: those of version 4 first.
+    pub(crate) fn all(&self) -> Vec<BorrowedFd<'_>> {
+        use std::os::fd::AsFd;
+        let first = [self.connections_v4.as_fd(), self.names_v4.as_fd()];
+        let second = [&self.connections_v6, &self.names_v6].into_iter().flatten().map(AsFd::as_fd);
+        first.into_iter().chain(second).collect()
+    }
+
+    /// The reverse of [`Sockets::all`].
+    pub(crate) fn of(fds: Vec<OwnedFd>) -> Option<Self> {
+        let mut fds = fds.into_iter();
+        let (connections_v4, names_v4) = (fds.next()?, fds.next()?);
+        let (connections_v6, names_v6) = (fds.next(), fds.next());
+        let is_whole = connections_v6.is_some() == names_v6.is_some() && fds.next().is_none();
+        is_whole.then_some(Self { connections_v4, connections_v6, names_v4, names_v6 })
+    }
+}
+
+/// Leads everything that this network namespace sends to sockets of our own. `listed` are addresses that may be
+/// connected to as they are, besides those that stand for names.
+pub(crate) fn open(listed: &[IpAddr]) -> io::Result<Sockets> {
+    let v4 = Pair::bound(Ipv4Addr::LOCALHOST.into())?;
+    let v6 = match Pair::bound(Ipv6Addr::LOCALHOST.into()) {
+        Ok(pair) => Some(pair),
+        Err(error) if is_missing(&error) => None,
+        Err(error) => return Err(error),
+    };
+    netlink::local_routes(v6.is_some())?;
+    let ports = |pair: &Pair| (pair.connections_port, pair.names_port);
+    rules::load(ports(&v4), v6.as_ref().map(ports), listed)?;
+    let (connections_v6, names_v6) = v6.map(|pair| (pair.connections, pair.names)).unzip();
+    Ok(Sockets { connections_v4: v4.connections, names_v4: v4.names, connections_v6, names_v6 })
+}
+
+/// Whether a kernel was built, or told, to do without an address family.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+/// The sockets of one address family.
+struct Pair {
+    connections: OwnedFd,
+    connections_port: u16,
+    names: OwnedFd,
+    names_port: u16,
+}
+
+impl Pair {
+    fn bound(at: IpAddr) -> io::Result<Self> {
+        let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let bound = |kind| -> io::Result<(OwnedFd, u16)> {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let socket = rustix::net::socket_with(family, kind, flags, None)?;
+            rustix::net::bind(&socket, &SocketAddr::new(at, 0))?;
+            let here = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+            Ok((socket, here.port()))
+        };
+        let (connections, connections_port) = bound(SocketType::STREAM)?;
+        rustix::net::listen(&connections, BACKLOG)?;
+        let (names, names_port) = bound(SocketType::DGRAM)?;
+        Ok(Self { connections, connections_port, names, names_port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(count: usize) -> Vec<OwnedFd> {
+        (0..count).map(|_| std::fs::File::open("/dev/null").unwrap().into()).collect()
+    }
+
+    #[test]
+    fn sockets_are_handed_over_whole_or_not_at_all() {
+        assert_eq!(Sockets::of(some(2)).unwrap().all().len(), 2);
+        assert_eq!(Sockets::of(some(4)).unwrap().all().len(), Sockets::MOST);
+        for wrong in [0, 1, 3, 5] {
+            assert!(Sockets::of(some(wrong)).is_none(), "{wrong}");
+        }
+    }
+}

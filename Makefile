@@ -16,7 +16,7 @@ help: ## what there is
 
 run: ## build what is needed and start the daemon, with one URL and a one-time set-up link
 	@scripts/setup build
-	cargo build -p server -p palisade -p ledger
+	cargo build -p server -p palisade -p egressd -p ledger
 	@exec target/debug/palisade up
 
 test: ## everything: format, lints, unit tests, flows, the real PostgreSQL, schemathesis, the web's types

@@ -51,6 +51,21 @@ pub(crate) struct RunArgs {
     /// Limits, such as `memory=2g,pids=512`
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub(crate) limit: Vec<String>,
+    /// Let it reach this host, on port 443 unless another is named; `*.x.y` is one label more, `**.x.y` any number
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) allow: Vec<String>,
+    /// Let it reach what this set of rules allows, such as `github-read` or `npm-install`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Vec<String>,
+    /// Lend it the secret in this variable: inside stands a word for it, and the secret itself goes to its host only
+    #[arg(long, value_name = "NAME[=HOST[:PORT]]")]
+    pub(crate) secret: Vec<String>,
+    /// No network, also for a command whose needs are known
+    #[arg(long, conflicts_with_all = ["allow", "preset", "secret"])]
+    pub(crate) offline: bool,
+    /// Say what it reaches, and what is refused, while it runs
+    #[arg(long)]
+    pub(crate) watch_net: bool,
     /// Keep every change in a layer of its own
     #[arg(long)]
     pub(crate) overlay: bool,

@@ -87,6 +87,14 @@ impl OwnRecord {
         Ok(numbers.first().copied().unwrap_or_default())
     }
 
+    /// Makes several entries durable at once.
+    pub(crate) fn append_all(&self, drafts: &[Draft]) -> Result<(), Failure> {
+        let mut once = self.once()?;
+        once.append(drafts).map_err(|error| refused(&error))?;
+        self.resting.set(Some(once.rest()));
+        Ok(())
+    }
+
     /// Records what has happened anyway; a full disk is no reason to hide it.
     pub(crate) fn append_narrowing(&self, draft: &Draft) -> Result<(), Failure> {
         let mut once = self.once()?;

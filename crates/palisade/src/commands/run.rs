@@ -26,6 +26,7 @@ use super::changes::Layered;
 use super::doctor;
 use super::ending;
 use super::explain;
+use super::network::{Network, Summary, Watched};
 use super::record::{self, OwnRecord};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
@@ -107,6 +108,13 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         ));
     }
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
+    let network = match Network::of(&args, &home.state, &run) {
+        Ok(network) => network,
+        Err(failure) => return Err(asked.refused(&record, Refusal::Denied(failure.to_string()), failure)),
+    };
+    if let Some(network) = &network {
+        prepared.spec = network.shape(prepared.spec);
+    }
     let held = begun.and_then(|begun| {
         let plan = prepared.spec.clone().plan_for(run.clone(), &begun).map_err(|error| broken(&error))?;
         let plan = doctor::proven(&home.state, plan)?;
@@ -117,7 +125,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         record.prepare()?;
         coming.held().map(|held| (held, kept)).map_err(refused)
     });
-    let (held, mut kept) = match held {
+    let (mut held, mut kept) = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
@@ -132,10 +140,18 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     let launched = asked.receipt(&record, &held, &home)?;
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
-    let ended = held.go().map_err(refused);
-    let ended =
-        ended.and_then(|running| running.controlled_by(control).wait().map_err(|error| broken(&error)));
+    let mut network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
+    let ended = held.go().map_err(refused).and_then(|running| {
+        let running = running.controlled_by(control);
+        let waited = match &mut network {
+            Some(network) => running.wait_attended(network),
+            None => running.wait(),
+        };
+        waited.map_err(|error| broken(&error))
+    });
     let duration = begun.elapsed();
+    let network = network.map(Watched::end).transpose()?;
+    network.iter().for_each(Summary::tell);
     if let Ok(Ended::Over(over)) = &ended {
         output::tell(&over.told(&profile.limits));
     }
@@ -161,6 +177,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         output::report(&json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
             "layer": layer, "degraded": degraded, "explained": explained,
+            "network": network.as_ref().map(Summary::value),
         }));
     }
     Ok(ExitCode::from(ended.code()))

@@ -1,0 +1,297 @@
+//! The line between the launcher and the proxy: one packet, one message.
+//!
+//! Flow: the launcher says who may reach what, which address stands for which name and where connections come in; the
+//! proxy says what it decided. Invariants: the proxy takes orders from this line only; both ends refuse what they do not
+//! know; an end of the line is the end of the proxy.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rules::Rule;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use zeroize::Zeroizing;
+
+use crate::names::Named;
+
+/// The most bytes of one packet.
+const MOST_BYTES: usize = 128 * 1024;
+/// The most descriptors in one packet: two listeners.
+const MOST_DESCRIPTORS: usize = 2;
+
+/// What the launcher says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order<L = Loan> {
+    /// Once, first: who the proxy is to become if it is root.
+    Begin {
+        /// User and group, for a proxy that is started by root.
+        user: Option<(u32, u32)>,
+    },
+    /// Sign for the hosts that are looked into: as before, if a memory file comes along, else with a new key.
+    Authority,
+    /// A secret that is put in where the sandbox sends the word that stands for it.
+    Lend(L),
+    /// A part of the next set of rules.
+    Part(Vec<Rule>),
+    /// The set of rules is complete, and holds from now on.
+    Rules {
+        /// Which set, counted from one.
+        generation: u64,
+    },
+    /// An address stands for a name.
+    Name(Named),
+    /// Connections come to the listeners that come along.
+    Listen,
+}
+
+/// A value that is told to nobody but the proxy.
+pub struct Value(Zeroizing<String>);
+
+impl Value {
+    /// Takes it.
+    #[must_use]
+    pub fn new(value: String) -> Self {
+        Self(Zeroizing::new(value))
+    }
+
+    /// The value, to be sent to whom it is bound.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+impl Serialize for Value {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
+/// A secret that is lent to a sandbox, which only gets a word that stands for it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Loan {
+    /// What the secret is called.
+    pub name: String,
+    /// What stands for it.
+    pub word: String,
+    /// The secret.
+    pub value: Value,
+    /// Where it may go, and nowhere else: hosts and ports.
+    pub hosts: Vec<(String, u16)>,
+}
+
+/// What a connection or a request wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// The name that was asked for, or the address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The method, if a request was read.
+    pub method: Option<String>,
+    /// The path without its query, if a request was read.
+    pub path: Option<String>,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It went on.
+    Allowed {
+        /// The rule that allows it.
+        rule: String,
+        /// Whether what goes over it is seen.
+        inspected: bool,
+    },
+    /// It did not, and why.
+    Refused {
+        /// In words for a person, and what to ask for.
+        why: String,
+    },
+}
+
+/// What the proxy says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// It takes connections.
+    Ready,
+    /// Who signs from now on; with a memory file for the next proxy of the same sandbox.
+    Authority {
+        /// The certificate (PEM) that the sandbox is to trust.
+        certificate: String,
+    },
+    /// These rules hold.
+    Holds {
+        /// Which set.
+        generation: u64,
+    },
+    /// A set of rules cannot be used; the one before it stays.
+    Unusable {
+        /// Which set.
+        generation: u64,
+        /// Why.
+        why: String,
+    },
+    /// A connection or a request was judged.
+    Judged {
+        /// What it wanted.
+        wanted: Wanted,
+        /// What was decided.
+        verdict: Verdict,
+        /// The address that was dialled.
+        address: Option<SocketAddr>,
+    },
+    /// Something that must not happen: people are told.
+    Finding {
+        /// What it wanted.
+        wanted: Wanted,
+        /// What it is.
+        what: String,
+    },
+    /// What was allowed is over.
+    Over {
+        /// What it wanted.
+        wanted: Wanted,
+        /// Bytes that were sent out, and that came back.
+        sent: u64,
+        /// Bytes that came back.
+        received: u64,
+        /// How long it took.
+        milliseconds: u64,
+        /// What went wrong, if something did.
+        trouble: Option<String>,
+    },
+    /// It cannot go on.
+    Broken {
+        /// Why.
+        why: String,
+    },
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Line(OwnedFd);
+
+impl Line {
+    /// Both ends.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (near, far) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self(near), Self(far)))
+    }
+
+    /// The end that was given to this process.
+    #[must_use]
+    pub fn of(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// The descriptor, for whoever starts the other side.
+    #[must_use]
+    pub fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Says something.
+    ///
+    /// # Errors
+    /// When nobody is there any more, or it is too long. With `waits` false also when the other side does not listen.
+    pub fn say<T: Serialize>(&self, what: &T, with: &[BorrowedFd<'_>], waits: bool) -> io::Result<()> {
+        // A secret may be in it.
+        let bytes = Zeroizing::new(serde_json::to_vec(what)?);
+        if bytes.len() > MOST_BYTES || with.len() > MOST_DESCRIPTORS {
+            return Err(rustix::io::Errno::MSGSIZE.into());
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut passed = SendAncillaryBuffer::new(&mut space);
+        if !with.is_empty() && !passed.push(SendAncillaryMessage::ScmRights(with)) {
+            return Err(rustix::io::Errno::NOBUFS.into());
+        }
+        let flags = if waits { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+        loop {
+            match rustix::net::sendmsg(&self.0, &[io::IoSlice::new(&bytes)], &mut passed, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => return Ok(other.map(drop)?),
+            }
+        }
+    }
+
+    /// Hears the next thing; none when the other side is gone.
+    ///
+    /// # Errors
+    /// When what came is not understood. With `waits` false also when nothing came ([`io::ErrorKind::WouldBlock`]).
+    pub fn hear<T: DeserializeOwned>(&self, waits: bool) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+        let mut bytes = Zeroizing::new(vec![0; MOST_BYTES]);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let flags =
+            if waits { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT };
+        let got = loop {
+            let mut parts = [io::IoSliceMut::new(&mut bytes)];
+            match rustix::net::recvmsg(&self.0, &mut parts, &mut with, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::CONNRESET) => return Ok(None),
+                other => break other?.bytes,
+            }
+        };
+        let mut passed = Vec::new();
+        for message in with.drain() {
+            if let RecvAncillaryMessage::ScmRights(fds) = message {
+                passed.extend(fds);
+            }
+        }
+        match bytes.get(..got).unwrap_or_default() {
+            [] => Ok(None),
+            text => Ok(Some((serde_json::from_slice(text)?, passed))),
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_descriptors_cross_and_an_end_is_an_end() {
+        let (near, far) = Line::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        near.say(&Order::<Loan>::Begin { user: Some((1, 2)) }, &[file.as_fd(), file.as_fd()], true).unwrap();
+        let (order, fds) = far.hear::<Order>(true).unwrap().unwrap();
+        assert!(matches!(order, Order::Begin { user: Some((1, 2)) }));
+        assert_eq!(fds.len(), 2);
+        assert_eq!(far.hear::<Order>(false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        far.say(&Report::Ready, &[], false).unwrap();
+        // What is not of this protocol is refused, not guessed.
+        assert!(near.hear::<Order>(true).is_err());
+        drop(far);
+        assert!(near.hear::<Report>(true).unwrap().is_none());
+        assert!(near.say(&Order::<Loan>::Rules { generation: 1 }, &[], true).is_err());
+    }
+}

@@ -1,0 +1,412 @@
+//! The launcher's side: answers questions for names, and starts the proxy when somebody connects.
+//!
+//! Flow: a question -> could a rule allow that name? -> an address that stands for it, told to the proxy first -> the
+//! answer; a connection -> a proxy, if there is none -> what it decided, for the record. Invariants: the listeners and the
+//! names stay here, so a proxy that dies takes neither with it; without a proxy nothing goes anywhere. Not here: sockets'
+//! making, recording, deciding about connections.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rules::{Rule, Rules};
+use rustix::net::{RecvFlags, SendFlags};
+
+use crate::control::{Line, Loan, Order, Report};
+use crate::dns::{self, Answer, Kind};
+use crate::names::{self, Table};
+
+/// The name that tells a sandbox about itself.
+pub const OWN_NAME: &str = "palisade.local";
+
+/// An address never stands for another name, so answers may be kept; short, because programs that keep them for longer
+/// than they run gain nothing.
+const SECONDS: u32 = 60;
+/// Questions that are answered before something else has its turn.
+const AT_ONCE: usize = 256;
+/// The first rules of a set in one packet, and so on: a packet has a bound.
+const PER_PACKET: usize = 64;
+/// How long a proxy that dies at once is left alone.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long the proxy may take to take an order.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the proxy may take to make its authority.
+const MAKING: Duration = Duration::from_secs(10);
+/// How long the last words of a proxy are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Refused names that are told each once; more are only counted.
+const MOST_TOLD: usize = 256;
+
+/// What is to be recorded.
+#[derive(Debug)]
+pub enum Told {
+    /// A name that no rule could allow was asked for, for the first time.
+    Unlisted(String),
+    /// What the proxy says.
+    Proxy(Report),
+    /// The proxy ended by itself.
+    ProxyGone(String),
+    /// The proxy cannot be started.
+    NoProxy(String),
+}
+
+/// What is counted of one sandbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions that were answered with an address.
+    pub named: u64,
+    /// Questions for names that no rule could allow.
+    pub unlisted: u64,
+    /// Questions that were not understood.
+    pub strange: u64,
+}
+
+/// A proxy at work.
+#[derive(Debug)]
+struct Proxy {
+    child: Child,
+    line: Line,
+}
+
+/// The launcher's side of one sandbox's network.
+#[derive(Debug)]
+pub struct Front {
+    /// The memory file of whoever signs for hosts that are looked into.
+    authority: Option<OwnedFd>,
+    connections: Vec<OwnedFd>,
+    questions: Vec<OwnedFd>,
+    loans: Vec<Loan>,
+    rules: Vec<Rule>,
+    compiled: Rules,
+    generation: u64,
+    names: Table,
+    /// The program of the proxy.
+    program: PathBuf,
+    /// Who the proxy becomes if we are root.
+    user: Option<(u32, u32)>,
+    proxy: Option<Proxy>,
+    not_before: Option<Instant>,
+    started_at: Option<Instant>,
+    told: HashSet<String>,
+    counts: Counts,
+}
+
+impl Front {
+    /// For a sandbox that is still to be made, with what is lent to it. `program` is the proxy's, `user` who it becomes if we are root.
+    ///
+    /// # Errors
+    /// When the rules are not valid.
+    pub fn new(
+        rules: Vec<Rule>,
+        loans: Vec<Loan>,
+        program: PathBuf,
+        user: Option<(u32, u32)>,
+    ) -> Result<Self, rules::Faults> {
+        let compiled = Rules::compile(rules.clone())?;
+        Ok(Self {
+            connections: Vec::new(),
+            questions: Vec::new(),
+            authority: None,
+            loans,
+            rules,
+            compiled,
+            generation: 1,
+            names: Table::default(),
+            program,
+            user,
+            proxy: None,
+            not_before: None,
+            started_at: None,
+            told: HashSet::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Starts the proxy now and has it make an authority of its own: the certificate (PEM) that the sandbox is to trust.
+    /// Only rules that look into TLS need one.
+    ///
+    /// # Errors
+    /// When the proxy cannot be started, or does not answer.
+    pub fn certificate(&mut self) -> io::Result<String> {
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "the proxy made no certificate");
+        self.start()?;
+        let Some(proxy) = &self.proxy else { return Err(strange()) };
+        proxy.line.say(&Order::<Loan>::Authority, &[], true)?;
+        let timeout = rustix::net::sockopt::Timeout::Recv;
+        rustix::net::sockopt::set_socket_timeout(&proxy.line, timeout, Some(MAKING))?;
+        loop {
+            match proxy.line.hear::<Report>(true)? {
+                Some((Report::Authority { certificate }, memory)) => {
+                    self.authority = Some(memory.into_iter().next().ok_or_else(strange)?);
+                    return Ok(certificate);
+                }
+                Some((Report::Broken { why }, _)) => return Err(io::Error::other(why)),
+                Some(_) => {}
+                None => return Err(strange()),
+            }
+        }
+    }
+
+    /// The sandbox stands: these are its sockets.
+    pub fn attach(&mut self, connections: Vec<OwnedFd>, questions: Vec<OwnedFd>) {
+        (self.connections, self.questions) = (connections, questions);
+        if let Some(proxy) = &self.proxy
+            && listen(&proxy.line, &self.connections).is_err()
+        {
+            self.drop_proxy();
+        }
+    }
+
+    /// What it waits for.
+    #[must_use]
+    pub fn waits_for(&self) -> Vec<BorrowedFd<'_>> {
+        let mut all: Vec<BorrowedFd<'_>> = self.questions.iter().map(AsFd::as_fd).collect();
+        match &self.proxy {
+            Some(proxy) => all.push(proxy.line.as_fd()),
+            // The proxy takes connections; only without one do they wait here.
+            None if self.not_before.is_none() => all.extend(self.connections.iter().map(AsFd::as_fd)),
+            None => {}
+        }
+        all
+    }
+
+    /// When it wants to be called even if nothing came.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        self.not_before
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Does what came. Does not wait.
+    pub fn attend(&mut self) -> Vec<Told> {
+        let mut told = Vec::new();
+        if self.not_before.is_some_and(|at| Instant::now() >= at) {
+            self.not_before = None;
+        }
+        self.hear(&mut told);
+        for at in 0..self.questions.len() {
+            for _ in 0..AT_ONCE {
+                if !self.question(at, &mut told) {
+                    break;
+                }
+            }
+        }
+        if self.proxy.is_none() && self.not_before.is_none() && self.somebody_connects() {
+            match self.start() {
+                Ok(()) => {}
+                Err(error) => {
+                    self.not_before = Some(Instant::now() + PAUSE);
+                    told.push(Told::NoProxy(error.to_string()));
+                }
+            }
+        }
+        told
+    }
+
+    /// Puts other rules in force: here for names at once, in the proxy as soon as it says so.
+    ///
+    /// # Errors
+    /// When they are not valid; those before stay.
+    pub fn change(&mut self, rules: Vec<Rule>) -> Result<(), rules::Faults> {
+        self.compiled = Rules::compile(rules.clone())?;
+        self.rules = rules;
+        self.generation += 1;
+        if let Some(proxy) = &self.proxy
+            && say_rules(&proxy.line, &self.rules, self.generation).is_err()
+        {
+            // One that does not take rules must not go on with the earlier ones.
+            self.drop_proxy();
+        }
+        Ok(())
+    }
+
+    /// Ends the proxy and gives its last words.
+    pub fn end(mut self) -> Vec<Told> {
+        let mut told = Vec::new();
+        if let Some(mut proxy) = self.proxy.take() {
+            // It says what is still to be said when it hears that nobody will order anything any more.
+            let _ = rustix::net::shutdown(&proxy.line, rustix::net::Shutdown::Write);
+            let until = Instant::now() + LAST_WORDS;
+            while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            {
+                let Ok(left) = rustix::time::Timespec::try_from(left) else { break };
+                let mut poll = [rustix::event::PollFd::new(&proxy.line, rustix::event::PollFlags::IN)];
+                if rustix::event::poll(&mut poll, Some(&left)).unwrap_or(0) == 0 {
+                    break;
+                }
+                match proxy.line.hear(false) {
+                    Ok(Some((report, _))) => told.push(Told::Proxy(report)),
+                    Ok(None) | Err(_) => break,
+                }
+            }
+            let _ = proxy.child.kill();
+            let _ = proxy.child.wait();
+        }
+        told
+    }
+
+    fn somebody_connects(&self) -> bool {
+        let mut polled: Vec<_> = self
+            .connections
+            .iter()
+            .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
+            .collect();
+        rustix::event::poll(&mut polled, Some(&rustix::time::Timespec::default())).unwrap_or(0) > 0
+    }
+
+    /// Hears what the proxy says.
+    fn hear(&mut self, told: &mut Vec<Told>) {
+        for _ in 0..AT_ONCE {
+            let Some(proxy) = &self.proxy else { return };
+            match proxy.line.hear::<Report>(false) {
+                Ok(Some((report, _))) => told.push(Told::Proxy(report)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                gone => {
+                    let why = match gone {
+                        Err(error) => format!("it is not understood: {error}"),
+                        Ok(_) => "it ended".to_owned(),
+                    };
+                    let status = self.drop_proxy();
+                    told.push(Told::ProxyGone(format!("{why} ({status})")));
+                }
+            }
+        }
+    }
+
+    fn drop_proxy(&mut self) -> String {
+        let Some(mut proxy) = self.proxy.take() else { return String::new() };
+        let _ = proxy.child.kill();
+        let status = proxy.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        // One that dies as soon as it is started is not started again and again without a pause.
+        let lived = self.started_at.map(|at| at.elapsed());
+        self.not_before = lived.filter(|lived| *lived < PAUSE).map(|_| Instant::now() + PAUSE);
+        status
+    }
+
+    /// Starts a proxy, with everything that it must know.
+    fn start(&mut self) -> io::Result<()> {
+        let (near, far) = Line::pair()?;
+        // One that takes no orders must not hold up the launcher.
+        let timeout = rustix::net::sockopt::Timeout::Send;
+        rustix::net::sockopt::set_socket_timeout(&near, timeout, Some(PATIENCE))?;
+        let child = Command::new(&self.program)
+            .env_clear()
+            // What the machine appends to names that it does not find would make them others'. Nothing is beneath this one.
+            .env("LOCALDOMAIN", "invalid")
+            .current_dir("/")
+            .stdin(Stdio::from(far.into_fd()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| {
+                let program = self.program.display();
+                io::Error::new(error.kind(), format!("the proxy `{program}` cannot be started: {error}"))
+            })?;
+        self.started_at = Some(Instant::now());
+        let mut proxy = Proxy { child, line: near };
+        let begun = proxy.line.say(&Order::<Loan>::Begin { user: self.user }, &[], true).and_then(|()| {
+            if let Some(memory) = &self.authority {
+                proxy.line.say(&Order::<Loan>::Authority, &[memory.as_fd()], true)?;
+            }
+            for loan in &self.loans {
+                proxy.line.say(&Order::<&Loan>::Lend(loan), &[], true)?;
+            }
+            for named in self.names.all() {
+                proxy.line.say(&Order::<Loan>::Name(named), &[], true)?;
+            }
+            say_rules(&proxy.line, &self.rules, self.generation)?;
+            // Last: whoever comes meets the rules.
+            if self.connections.is_empty() { Ok(()) } else { listen(&proxy.line, &self.connections) }
+        });
+        if let Err(error) = begun {
+            let _ = proxy.child.kill();
+            let _ = proxy.child.wait();
+            return Err(error);
+        }
+        self.proxy = Some(proxy);
+        Ok(())
+    }
+
+    /// Answers one question; false if there is none.
+    fn question(&mut self, at: usize, told: &mut Vec<Told>) -> bool {
+        let Some(socket) = self.questions.get(at) else { return false };
+        let mut bytes = [0u8; dns::MAX_QUERY + 1];
+        let (got, from) = match rustix::net::recvfrom(socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+            Ok((got, _, Some(from))) => (got, from),
+            Ok(_) | Err(rustix::io::Errno::INTR) => return true,
+            Err(_) => return false,
+        };
+        let Ok(from) = SocketAddr::try_from(from) else { return true };
+        let reply = match dns::read(bytes.get(..got).unwrap_or_default()) {
+            Ok(query) => {
+                let answer = self.answer(query.name.as_str(), query.kind, told);
+                Some(query.reply(answer))
+            }
+            Err(refusal) => {
+                self.counts.strange += 1;
+                refusal.reply()
+            }
+        };
+        if let (Some(reply), Some(socket)) = (reply, self.questions.get(at)) {
+            let _ = rustix::net::sendto(socket, &reply, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &from);
+        }
+        true
+    }
+
+    fn answer(&mut self, name: &str, kind: Kind, told: &mut Vec<Told>) -> Answer {
+        if name == OWN_NAME {
+            return Answer::Address(names::TELLING.into(), SECONDS);
+        }
+        let could = name.parse::<rules::Name>().is_ok_and(|name| self.compiled.could_allow(&name));
+        if !could {
+            self.counts.unlisted += 1;
+            if self.told.len() < MOST_TOLD && self.told.insert(name.to_owned()) {
+                told.push(Told::Unlisted(name.to_owned()));
+            }
+            return Answer::NoSuchName;
+        }
+        let Ok((named, is_new)) = self.names.give(name) else { return Answer::Failure };
+        if is_new
+            && let Some(proxy) = &self.proxy
+            && proxy.line.say(&Order::<Loan>::Name(named.clone()), &[], false).is_err()
+        {
+            // Without this name it would refuse; a new one is told all of them.
+            self.drop_proxy();
+        }
+        self.counts.named += 1;
+        let has_v6 = self.connections.len() > 1;
+        match kind {
+            Kind::A => Answer::Address(IpAddr::V4(named.v4()), SECONDS),
+            Kind::Aaaa if has_v6 => Answer::Address(IpAddr::V6(named.v6()), SECONDS),
+            // Not how services are offered either: what they say goes around what is judged here.
+            Kind::Aaaa | Kind::Svcb | Kind::Https | Kind::Other(_) => Answer::Empty,
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.drop_proxy();
+    }
+}
+
+fn listen(line: &Line, listeners: &[OwnedFd]) -> io::Result<()> {
+    let listeners: Vec<BorrowedFd<'_>> = listeners.iter().map(AsFd::as_fd).collect();
+    line.say(&Order::<Loan>::Listen, &listeners, true)
+}
+
+fn say_rules(line: &Line, rules: &[Rule], generation: u64) -> io::Result<()> {
+    for some in rules.chunks(PER_PACKET) {
+        line.say(&Order::<Loan>::Part(some.to_vec()), &[], true)?;
+    }
+    line.say(&Order::<Loan>::Rules { generation }, &[], true)
+}

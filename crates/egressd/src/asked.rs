@@ -1,0 +1,139 @@
+//! Programs that want a proxy: CONNECT, requests with a whole address, and SOCKS 5. They get the same verdicts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use egress::control::Wanted;
+use egress::http1::{HeadEnd, Request, Target};
+use egress::prefix::Prefix;
+use egress::socks;
+use rules::Host;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::answers;
+use crate::connection::{admit, reset};
+use crate::first;
+use crate::house::House;
+use crate::http::{Read, Way, talk};
+
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What a client asked for.
+enum Asked {
+    /// A connection, with what it sent after asking.
+    Connection(Host, u16, Vec<u8>),
+    /// One request, with all that was read.
+    Request(Host, u16, Vec<u8>),
+    /// Something else.
+    Odd(String),
+}
+
+/// Serves one client.
+pub(crate) async fn serve(house: Arc<House>, mut inside: TcpStream) {
+    let mut bytes = Vec::new();
+    let Ok(Ok(1..)) = timeout(PATIENCE, first::more(&inside, &mut bytes)).await else { return };
+    let is_socks = bytes.first() == Some(&5);
+    let asked = if is_socks { by_socks(&mut inside, bytes).await } else { by_http(&mut inside, bytes).await };
+    match asked {
+        None => reset(&inside),
+        Some(Asked::Odd(why)) => answers::say(&inside, &answers::text(400, &why, false)).await,
+        Some(Asked::Connection(host, port, rest)) => {
+            if let Err(verdict) = house.rules().connect(&host, port) {
+                let wanted = Wanted { host: host.to_string(), port, ..Wanted::default() };
+                house.judged(&wanted, verdict.clone(), None).await;
+                let egress::control::Verdict::Refused { why } = verdict else { return };
+                if is_socks {
+                    answers::say(&inside, &socks::reply(socks::Reply::NotAllowed)).await;
+                } else {
+                    answers::refused(&inside, &why).await;
+                }
+                return;
+            }
+            let done: &[u8] =
+                if is_socks { &socks::reply(socks::Reply::Succeeded) } else { b"HTTP/1.1 200 OK\r\n\r\n" };
+            if inside.write_all(done).await.is_ok() {
+                admit(house, host, port, inside, rest).await;
+            }
+        }
+        Some(Asked::Request(host, port, bytes)) => {
+            // The next one may be for another host: each has a connection of its own.
+            let way = Way { house, host, port, tls: None, once: true };
+            talk(&way, Read { stream: inside, bytes }).await;
+        }
+    }
+}
+
+async fn by_http(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
+    let mut end = HeadEnd::new();
+    let reads = async {
+        loop {
+            match end.find(&bytes) {
+                Ok(Some(length)) => return Some(Ok(length)),
+                Ok(None) => {}
+                Err(bad) => return Some(Err(bad.to_string())),
+            }
+            if first::more(inside, &mut bytes).await.ok()? == 0 {
+                return None;
+            }
+        }
+    };
+    let length = match timeout(PATIENCE, reads).await.ok()?? {
+        Ok(length) => length,
+        Err(why) => return Some(Asked::Odd(why)),
+    };
+    let request = match Request::parse(bytes.get(..length)?) {
+        Ok(request) => request,
+        Err(bad) => return Some(Asked::Odd(bad.to_string())),
+    };
+    let host = request.authority.host.to_string().parse::<Host>().ok()?;
+    Some(match &request.target {
+        Target::Connect => {
+            let Some(port) = request.authority.port else {
+                return Some(Asked::Odd("CONNECT without a port".into()));
+            };
+            Asked::Connection(host, port, bytes.split_off(length))
+        }
+        Target::Absolute(scheme, _) => {
+            let port = request.authority.port.unwrap_or(scheme.port());
+            Asked::Request(host, port, bytes)
+        }
+        Target::Origin(_) | Target::Server => Asked::Odd("this is a proxy: ask for a whole address".into()),
+    })
+}
+
+async fn by_socks(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
+    let used = loop {
+        match socks::greeting(&bytes) {
+            Ok(Prefix::Whole { len, .. }) => break len,
+            Ok(Prefix::NeedMore) => {}
+            Err(bad) => {
+                answers::say(inside, &bad.reply()).await;
+                return None;
+            }
+        }
+        if timeout(PATIENCE, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
+            return None;
+        }
+    };
+    inside.write_all(&socks::WELCOME).await.ok()?;
+    let mut bytes = bytes.split_off(used);
+    loop {
+        match socks::request(&bytes) {
+            Ok(Prefix::Whole { value, len }) => {
+                let host = value.host.to_string().parse::<Host>().ok()?;
+                return Some(Asked::Connection(host, value.port, bytes.split_off(len)));
+            }
+            Ok(Prefix::NeedMore) => {}
+            Err(bad) => {
+                answers::say(inside, &bad.reply()).await;
+                return None;
+            }
+        }
+        if timeout(PATIENCE, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A host that was allowed into a connection to one of its addresses.
+//!
+//! Invariants: every address that a name has is judged before one is dialled, and one that is refused refuses them all;
+//! what is dialled is an address that was judged, never a name.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use rules::{Decision, Host, Rules, Why};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long names may take.
+const NAMING: Duration = Duration::from_secs(10);
+/// How long one address may take.
+const DIALLING: Duration = Duration::from_secs(10);
+/// The most addresses of one name that are tried.
+const MOST: usize = 8;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDialled {
+    /// An address is out of reach.
+    #[error("`{host}` has the address {address}: {why}")]
+    Refused {
+        /// The name.
+        host: String,
+        /// Its address.
+        address: IpAddr,
+        /// What is wrong with it.
+        why: Why,
+    },
+    /// The name has no addresses, or none were told.
+    #[error("the address of `{0}` cannot be found: {1}")]
+    Unnamed(String, io::Error),
+    /// Nobody answers.
+    #[error("`{0}` cannot be connected to: {1}")]
+    Unanswered(String, io::Error),
+}
+
+/// Connects to a host that was allowed.
+pub(crate) async fn dial(
+    rules: &Rules,
+    host: &Host,
+    port: u16,
+) -> Result<(TcpStream, SocketAddr), NotDialled> {
+    let addresses = addresses(rules, host, port).await?;
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        match timeout(DIALLING, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                return Ok((stream, address));
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(NotDialled::Unanswered(host.to_string(), last))
+}
+
+/// All addresses of a host, each of them judged.
+async fn addresses(rules: &Rules, host: &Host, port: u16) -> Result<Vec<SocketAddr>, NotDialled> {
+    let found = match host {
+        Host::Address(address) => vec![SocketAddr::new(*address, port)],
+        Host::Name(name) => {
+            let unnamed = |error| NotDialled::Unnamed(host.to_string(), error);
+            let asked = timeout(NAMING, tokio::net::lookup_host((name.as_str(), port))).await;
+            let asked = asked.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let found: Vec<SocketAddr> = asked.map_err(unnamed)?.collect();
+            if found.is_empty() {
+                return Err(unnamed(io::ErrorKind::NotFound.into()));
+            }
+            found
+        }
+    };
+    for one in &found {
+        if let Decision::Refused(why) = rules.dial(host, port, one.ip()) {
+            return Err(NotDialled::Refused { host: host.to_string(), address: one.ip(), why });
+        }
+    }
+    Ok(found.into_iter().take(MOST).collect())
+}

@@ -1,0 +1,263 @@
+//! What all connections of one sandbox share: rules, names, and who is told.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use egress::control::{Loan, Report, Verdict, Wanted};
+use egress::names::{Named, Table};
+use rules::{Decision, Host, Look, Rule, RuleId, Rules};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::lent::Lent;
+use crate::relay::Pipes;
+use crate::tls::Authority;
+
+/// Reports that wait to be said; then connections wait with them.
+const REPORTS: usize = 1024;
+/// How long a name that the launcher has just given out may take to get here.
+const NAMING: Duration = Duration::from_millis(250);
+/// How long open connections may take to say that they are over.
+const CLOSING: Duration = Duration::from_millis(300);
+/// Refusals that the sandbox is told of.
+const REMEMBERED: usize = 20;
+/// The most connections at once; more wait.
+pub(crate) const MOST_CONNECTIONS: usize = 16_384;
+
+/// A set of rules that holds.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) rules: Rules,
+}
+
+impl Generation {
+    fn none() -> Self {
+        Self { rules: Rules::none() }
+    }
+
+    /// What a rule is called on the record.
+    pub(crate) fn label(&self, id: RuleId) -> String {
+        self.rules
+            .rule(id)
+            .map_or_else(String::new, |rule| rule.label.clone().unwrap_or_else(|| rule.host.clone()))
+    }
+
+    /// The verdict on a connection, in the words of the record.
+    pub(crate) fn connect(&self, host: &Host, port: u16) -> Result<(Verdict, Look), Verdict> {
+        self.told(self.rules.connect(host, port))
+    }
+
+    /// The same for any decision.
+    pub(crate) fn told(&self, decision: Decision) -> Result<(Verdict, Look), Verdict> {
+        match decision {
+            Decision::Allowed { rule, look } => {
+                Ok((Verdict::Allowed { rule: self.label(rule), inspected: look == Look::Inspect }, look))
+            }
+            Decision::Refused(why) => Err(Verdict::Refused { why: why.to_string() }),
+        }
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct House {
+    holds: ArcSwap<Generation>,
+    /// Counts the sets of rules; the last one says that everything is to end.
+    turn: watch::Sender<u64>,
+    names: Mutex<Table>,
+    named: Notify,
+    reports: mpsc::Sender<Report>,
+    pub(crate) pipes: Pipes,
+    open: AtomicUsize,
+    emptied: Notify,
+    authority: OnceLock<Authority>,
+    lent: ArcSwap<Lent>,
+    refusals: Mutex<VecDeque<(Wanted, String)>>,
+}
+
+/// That one connection is open.
+#[derive(Debug)]
+pub(crate) struct Open(Arc<House>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.emptied.notify_waiters();
+        }
+    }
+}
+
+impl House {
+    /// Without rules or names; what it says comes out at the other end.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Report>) {
+        let (reports, said) = mpsc::channel(REPORTS);
+        let house = Self {
+            holds: ArcSwap::from_pointee(Generation::none()),
+            turn: watch::channel(0).0,
+            names: Mutex::new(Table::default()),
+            named: Notify::new(),
+            reports,
+            pipes: Pipes::default(),
+            open: AtomicUsize::new(0),
+            emptied: Notify::new(),
+            authority: OnceLock::new(),
+            lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
+            refusals: Mutex::default(),
+        };
+        (house, said)
+    }
+
+    /// The rules that hold now.
+    pub(crate) fn rules(&self) -> Arc<Generation> {
+        self.holds.load_full()
+    }
+
+    /// Tells when other rules hold, or everything is to end.
+    pub(crate) fn turns(&self) -> watch::Receiver<u64> {
+        self.turn.subscribe()
+    }
+
+    /// Whether everything is to end.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.turn.borrow() == u64::MAX
+    }
+
+    /// Puts a set of rules in force; one that cannot be used leaves those before.
+    pub(crate) fn rule(&self, generation: u64, written: Vec<Rule>) {
+        let report = match Rules::compile(written) {
+            Ok(rules) => {
+                self.holds.store(Arc::new(Generation { rules }));
+                self.turn.send_replace(generation);
+                Report::Holds { generation }
+            }
+            Err(faults) => Report::Unusable { generation, why: faults.to_string() },
+        };
+        let _ = self.reports.blocking_send(report);
+    }
+
+    /// An address stands for a name from now on.
+    pub(crate) fn name(&self, named: Named) {
+        self.table().take(named);
+        self.named.notify_waiters();
+    }
+
+    /// The name that an address stands for. The launcher tells a name before it gives the address out, and not to the
+    /// same socket: it may still be on its way.
+    pub(crate) async fn named(&self, address: IpAddr) -> Option<String> {
+        let known = || self.table().name(address).map(str::to_owned);
+        let waits = async {
+            loop {
+                let told = self.named.notified();
+                if let Some(name) = known() {
+                    return name;
+                }
+                told.await;
+            }
+        };
+        tokio::time::timeout(NAMING, waits).await.ok()
+    }
+
+    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says something; waits while too much is unsaid.
+    pub(crate) async fn say(&self, report: Report) {
+        let _ = self.reports.send(report).await;
+    }
+
+    /// Signs for hosts from now on.
+    pub(crate) fn sign(&self, authority: Authority) {
+        let _ = self.authority.set(authority);
+    }
+
+    /// Who signs for hosts.
+    pub(crate) fn authority(&self) -> Option<&Authority> {
+        self.authority.get()
+    }
+
+    /// Lends these, and nothing else.
+    pub(crate) fn lend(&self, loans: Vec<Loan>) {
+        self.lent.store(Arc::new(Lent::new(loans)));
+    }
+
+    /// What is lent.
+    pub(crate) fn lent(&self) -> Arc<Lent> {
+        self.lent.load_full()
+    }
+
+    /// Says that something happened which must not.
+    pub(crate) async fn found(&self, wanted: &Wanted, what: String) {
+        self.say(Report::Finding { wanted: wanted.clone(), what }).await;
+    }
+
+    /// What the sandbox may know of its network: what it may reach, what was refused, and what to do about it.
+    pub(crate) fn told(&self) -> serde_json::Value {
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused: Vec<_> = refusals
+            .iter()
+            .map(|(wanted, why)| {
+                serde_json::json!({
+                    "host": wanted.host, "port": wanted.port, "method": wanted.method, "path": wanted.path, "why": why,
+                })
+            })
+            .collect();
+        let generation = self.rules();
+        let rules: Vec<&Rule> = generation.rules.list().map(|(_, rule, _)| rule).collect();
+        serde_json::json!({
+            "rules": rules, "refused": refused,
+            "to_do": "ask the person who started this sandbox for a rule: `palisade run --allow HOST[:PORT]`",
+        })
+    }
+
+    /// Says what was decided.
+    pub(crate) async fn judged(&self, wanted: &Wanted, verdict: Verdict, address: Option<SocketAddr>) {
+        if let Verdict::Refused { why } = &verdict {
+            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+            if refusals.len() >= REMEMBERED {
+                refusals.pop_front();
+            }
+            refusals.push_back((wanted.clone(), why.clone()));
+        }
+        self.say(Report::Judged { wanted: wanted.clone(), verdict, address }).await;
+    }
+
+    /// Counts a connection, as long as what comes back lives.
+    pub(crate) fn opened(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::AcqRel);
+        Open(Arc::clone(self))
+    }
+
+    /// How many are open.
+    pub(crate) fn is_full(&self) -> bool {
+        self.open.load(Ordering::Acquire) >= MOST_CONNECTIONS
+    }
+
+    /// Everything is to end.
+    pub(crate) fn close(&self) {
+        self.holds.store(Arc::new(Generation::none()));
+        self.turn.send_replace(u64::MAX);
+    }
+
+    /// Waits until nothing is open, for a while.
+    pub(crate) async fn emptied(&self) {
+        let waits = async {
+            loop {
+                let told = self.emptied.notified();
+                if self.open.load(Ordering::Acquire) == 0 {
+                    return;
+                }
+                told.await;
+            }
+        };
+        let _ = tokio::time::timeout(CLOSING, waits).await;
+        // What they said last is still to be said: nothing may come behind it.
+        let until = tokio::time::Instant::now() + CLOSING;
+        while self.reports.capacity() < REPORTS && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! Secrets that are lent to a sandbox: it holds words that stand for them, and they are put in on the way out.
+//!
+//! Flow: a request that may go -> which of these words does it carry? -> for the host that a word is bound to, over TLS,
+//! the secret takes its place; anywhere else the request is refused and told of. What comes back loses the secret again.
+//! Invariants: a secret goes to a host that it is bound to and to no other; a word in disguise (in base 64 or 16, escaped,
+//! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
+
+use std::collections::HashMap;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use egress::control::Loan;
+use egress::http1::{Request, Resource};
+use rules::Host;
+use zeroize::Zeroizing;
+
+/// What stands in an answer where a secret was.
+const MASK: u8 = b'*';
+
+/// What was found where it must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Astray {
+    /// Which secret.
+    pub(crate) name: String,
+    /// Where it was.
+    pub(crate) place: &'static str,
+}
+
+impl Astray {
+    pub(crate) fn why(&self) -> String {
+        let Self { name, place } = self;
+        format!(
+            "the {place} carries what stands for the secret `{name}`, which is bound to other hosts or must be sent plainly"
+        )
+    }
+}
+
+/// All secrets that are lent to one sandbox.
+pub(crate) struct Lent {
+    loans: Vec<Loan>,
+    words: Finder,
+    values: Finder,
+}
+
+impl std::fmt::Debug for Lent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lent").field("count", &self.loans.len()).finish_non_exhaustive()
+    }
+}
+
+/// Finds texts in many writings.
+struct Finder {
+    search: Option<AhoCorasick>,
+    /// For each pattern: whose it is, and whether it is the plain writing.
+    whose: Vec<(usize, bool)>,
+    patterns: Vec<Zeroizing<Vec<u8>>>,
+    longest: usize,
+}
+
+impl Finder {
+    fn new<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (mut whose, mut patterns) = (Vec::new(), Vec::new());
+        for (at, text) in texts.enumerate() {
+            for (place, writing) in writings(text).into_iter().enumerate() {
+                whose.push((at, place == 0));
+                patterns.push(Zeroizing::new(writing));
+            }
+        }
+        let search = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(patterns.iter().map(|pattern| pattern.as_slice()));
+        let longest = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(0);
+        Self { search: search.ok().filter(|_| !patterns.is_empty()), whose, patterns, longest }
+    }
+
+    /// Where something was found, whose it is, and whether it is written plainly.
+    fn all<'a>(
+        &'a self,
+        bytes: &'a [u8],
+    ) -> impl Iterator<Item = (std::ops::Range<usize>, usize, bool)> + 'a {
+        let found = self.search.iter().flat_map(move |search| search.find_iter(bytes));
+        found.filter_map(|found| {
+            let (whose, is_plain) = *self.whose.get(found.pattern().as_usize())?;
+            Some((found.range(), whose, is_plain))
+        })
+    }
+
+    /// How many of the last bytes may be the beginning of something.
+    fn unfinished(&self, bytes: &[u8]) -> usize {
+        let most = self.longest.saturating_sub(1).min(bytes.len());
+        let begins = |count: &usize| {
+            let tail = bytes.get(bytes.len() - count..).unwrap_or_default();
+            self.patterns.iter().any(|pattern| pattern.len() > tail.len() && pattern.starts_with(tail))
+        };
+        (1..=most).rev().find(begins).unwrap_or(0)
+    }
+}
+
+/// A text as it is, and as it may be disguised. The first is as it is.
+fn writings(text: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![text.to_vec()];
+    for engine in [&STANDARD, &URL_SAFE] {
+        // Whatever stands before it: of three ways to begin, the middle of each is always the same.
+        for before in 0..3 {
+            let code = engine.encode([vec![0; before], text.to_vec()].concat());
+            let (from, to) = ((before * 8).div_ceil(6), (before + text.len()) * 8 / 6);
+            all.extend(code.as_bytes().get(from..to).map(<[u8]>::to_vec));
+        }
+    }
+    let each =
+        |write: fn(u8) -> String| text.iter().map(|byte| write(*byte)).collect::<String>().into_bytes();
+    all.push(each(|byte| format!("{byte:02x}")));
+    all.push(each(|byte| format!("{byte:02X}")));
+    all.push(each(|byte| format!("%{byte:02x}")));
+    all.push(each(|byte| format!("%{byte:02X}")));
+    all.push(each(|byte| {
+        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    }));
+    all.push(each(|byte| {
+        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02x}") }
+    }));
+    all.push(text.iter().rev().copied().collect());
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|writing| !writing.is_empty() && seen.insert(writing.clone()));
+    all
+}
+
+/// Where requests of a connection go.
+#[derive(Clone, Copy)]
+pub(crate) struct Towards<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) port: u16,
+    /// Whether nobody on the way can read it.
+    pub(crate) is_private: bool,
+}
+
+impl Lent {
+    pub(crate) fn new(loans: Vec<Loan>) -> Self {
+        let words = Finder::new(loans.iter().map(|loan| loan.word.as_bytes()));
+        let values = Finder::new(loans.iter().map(|loan| loan.value.reveal().as_bytes()));
+        Self { loans, words, values }
+    }
+
+    /// Whether anything that is lent may go there, and may so come back from there.
+    pub(crate) fn concerns(&self, towards: Towards<'_>) -> bool {
+        (0..self.loans.len()).any(|whose| self.may_go(whose, towards))
+    }
+
+    /// Whether nothing is lent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.loans.is_empty()
+    }
+
+    fn may_go(&self, whose: usize, towards: Towards<'_>) -> bool {
+        let goes = |loan: &Loan| {
+            let host = towards.host.to_string();
+            loan.hosts.iter().any(|(bound, port)| *bound == host && *port == towards.port)
+        };
+        towards.is_private && self.loans.get(whose).is_some_and(goes)
+    }
+
+    fn astray(&self, whose: usize, place: &'static str) -> Astray {
+        let name = self.loans.get(whose).map(|loan| loan.name.clone()).unwrap_or_default();
+        Astray { name, place }
+    }
+
+    /// Puts secrets in the place of their words; none if there are no words.
+    fn swapped(
+        &self,
+        bytes: &[u8],
+        towards: Towards<'_>,
+        place: &'static str,
+        write: impl Fn(&str) -> Vec<u8>,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Astray> {
+        let mut out: Option<Zeroizing<Vec<u8>>> = None;
+        let mut at = 0;
+        for (range, whose, is_plain) in self.words.all(bytes) {
+            let loan = self.loans.get(whose).filter(|_| is_plain && self.may_go(whose, towards));
+            let Some(loan) = loan else { return Err(self.astray(whose, place)) };
+            let out = out.get_or_insert_with(Zeroizing::default);
+            out.extend_from_slice(bytes.get(at..range.start).unwrap_or_default());
+            out.extend_from_slice(&write(loan.value.reveal()));
+            at = range.end;
+        }
+        if let Some(out) = &mut out {
+            out.extend_from_slice(bytes.get(at..).unwrap_or_default());
+        }
+        Ok(out)
+    }
+
+    /// Puts secrets into the head of a request that may go. True if one was put in.
+    pub(crate) fn fill(&self, request: &mut Request, towards: Towards<'_>) -> Result<bool, Astray> {
+        let mut filled = false;
+        if let Some(resource) = request.target.resource().map(|resource| resource.as_str().to_owned()) {
+            let new =
+                self.swapped(resource.as_bytes(), towards, "address", |value| escaped(value).into_bytes())?;
+            if let Some(new) = new {
+                let odd = |_| Astray { name: String::new(), place: "address" };
+                request.set_resource(Resource::parse(&new).map_err(odd)?);
+                filled = true;
+            }
+        }
+        let mut changes: HashMap<(String, Vec<u8>), Zeroizing<Vec<u8>>> = HashMap::new();
+        for (name, value) in request.fields.iter() {
+            if self.words.all(name.as_bytes()).next().is_some() {
+                return Err(Astray { name: String::new(), place: "name of a header" });
+            }
+            let new = match basic(name, value) {
+                Some(plain) => self
+                    .swapped(&plain, towards, "header", |value| value.as_bytes().to_vec())?
+                    .map(|plain| Zeroizing::new(format!("Basic {}", STANDARD.encode(&*plain)).into_bytes())),
+                None => self.swapped(value, towards, "header", |value| value.as_bytes().to_vec())?,
+            };
+            if let Some(new) = new {
+                changes.insert((name.to_owned(), value.to_vec()), new);
+            }
+        }
+        if !changes.is_empty() {
+            let change = |name: &str, value: &[u8]| {
+                changes.get(&(name.to_owned(), value.to_vec())).map(|new| new.to_vec())
+            };
+            let odd = |_| Astray { name: String::new(), place: "header" };
+            request.fields.rewrite(change).map_err(odd)?;
+            filled = true;
+        }
+        if filled {
+            // What comes back must be readable for us.
+            let odd = |_| Astray { name: String::new(), place: "header" };
+            request.fields.set("Accept-Encoding", b"identity").map_err(odd)?;
+        }
+        Ok(filled)
+    }
+
+    /// Puts secrets into content that is there as a whole.
+    pub(crate) fn fill_content(
+        &self,
+        content: &[u8],
+        is_json: bool,
+        towards: Towards<'_>,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Astray> {
+        self.swapped(content, towards, "content", |value| {
+            if !is_json {
+                return escaped(value).into_bytes();
+            }
+            let text = serde_json::Value::String(value.to_owned()).to_string();
+            // Without the quotes around it: the word stands within some.
+            text.get(1..text.len() - 1).unwrap_or_default().as_bytes().to_vec()
+        })
+    }
+
+    /// Looks for words in content that passes by.
+    pub(crate) fn watch(&self) -> Watch<'_> {
+        Watch { lent: self, tail: Vec::new() }
+    }
+
+    /// Takes secrets out of an answer that passes by.
+    pub(crate) fn mask(&self) -> Mask<'_> {
+        Mask { lent: self, held: Zeroizing::default(), found: None }
+    }
+
+    /// Takes secrets out of something short; the name of one that was there.
+    pub(crate) fn masked(&self, bytes: &[u8]) -> Option<(Vec<u8>, String)> {
+        let mut out = bytes.to_vec();
+        let mut whose = None;
+        for (range, of, _) in self.values.all(bytes) {
+            out.get_mut(range).into_iter().flatten().for_each(|byte| *byte = MASK);
+            whose = Some(of);
+        }
+        whose.map(|of| (out, self.astray(of, "answer").name))
+    }
+}
+
+/// Looks for words in content that passes by, wherever it is cut.
+pub(crate) struct Watch<'a> {
+    lent: &'a Lent,
+    tail: Vec<u8>,
+}
+
+impl Watch<'_> {
+    pub(crate) fn look(&mut self, data: &[u8]) -> Result<(), Astray> {
+        self.tail.extend_from_slice(data);
+        if let Some((_, whose, _)) = self.lent.words.all(&self.tail).next() {
+            return Err(self.lent.astray(whose, "content"));
+        }
+        let keeps = self.lent.words.longest.saturating_sub(1);
+        self.tail.drain(..self.tail.len().saturating_sub(keeps));
+        Ok(())
+    }
+}
+
+/// Takes secrets out of an answer that passes by, wherever it is cut.
+pub(crate) struct Mask<'a> {
+    lent: &'a Lent,
+    held: Zeroizing<Vec<u8>>,
+    /// The name of a secret that was there.
+    pub(crate) found: Option<String>,
+}
+
+impl Mask<'_> {
+    /// The bytes that can be passed on now. At the end, all of them.
+    pub(crate) fn pass(&mut self, data: &[u8], is_end: bool) -> Vec<u8> {
+        self.held.extend_from_slice(data);
+        if let Some((masked, name)) = self.lent.masked(&self.held) {
+            (self.held, self.found) = (Zeroizing::new(masked), Some(name));
+        }
+        let keeps = if is_end { 0 } else { self.lent.values.unfinished(&self.held) };
+        let goes = self.held.len() - keeps;
+        self.held.drain(..goes).collect()
+    }
+}
+
+/// The user and password of a Basic header.
+fn basic(name: &str, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    if !name.eq_ignore_ascii_case("authorization") {
+        return None;
+    }
+    let (scheme, code) = value.split_at_checked(6)?;
+    let code = scheme.eq_ignore_ascii_case(b"basic ").then_some(code)?;
+    STANDARD.decode(code.trim_ascii()).ok().map(Zeroizing::new)
+}
+
+/// A text as it stands in an address.
+fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egress::control::Value;
+
+    const WORD: &str = "sk-ant-api03-WORDwordWORDword0123456789";
+    const SECRET: &str = "sk-ant-api03-Secret/secret+SECRET0987654";
+
+    fn lent() -> Lent {
+        let hosts = vec![("api.test".to_owned(), 443)];
+        Lent::new(vec![Loan {
+            name: "KEY".into(),
+            word: WORD.into(),
+            value: Value::new(SECRET.into()),
+            hosts,
+        }])
+    }
+
+    fn host(name: &str) -> Host {
+        name.parse().unwrap()
+    }
+
+    fn filled(request: &str, to: &str, is_private: bool) -> Result<(bool, String), Astray> {
+        let mut request = Request::parse(request.as_bytes()).unwrap();
+        let host = host(to);
+        let filled = lent().fill(&mut request, Towards { host: &host, port: 443, is_private })?;
+        let mut out = Vec::new();
+        request.write(&mut out);
+        Ok((filled, String::from_utf8(out).unwrap()))
+    }
+
+    #[test]
+    fn egr_13_a_word_becomes_the_secret_for_its_host_only() {
+        let basic = STANDARD.encode(format!("user:{WORD}"));
+        let places = [
+            format!("GET /x HTTP/1.1\r\nHost: api.test\r\nx-api-key: {WORD}\r\n\r\n"),
+            format!("GET /x HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer {WORD}\r\n\r\n"),
+            format!("GET /x HTTP/1.1\r\nHost: api.test\r\nAuthorization: Basic {basic}\r\n\r\n"),
+            format!("GET /x?key={WORD}&y=1 HTTP/1.1\r\nHost: api.test\r\n\r\n"),
+            format!("GET /{WORD}/x HTTP/1.1\r\nHost: api.test\r\n\r\n"),
+        ];
+        for request in &places {
+            let (was_filled, text) = filled(request, "api.test", true).unwrap();
+            assert!(was_filled && !text.contains(WORD), "{request}");
+            let code = STANDARD.encode(format!("user:{SECRET}"));
+            assert!([SECRET, &escaped(SECRET), &code].iter().any(|form| text.contains(form)), "{text}");
+            // To another host, or where others can read it, it does not go.
+            assert!(filled(request, "other.test", true).is_err(), "{request}");
+            assert!(filled(request, "api.test", false).is_err(), "{request}");
+        }
+        assert!(!filled("GET / HTTP/1.1\r\nHost: api.test\r\n\r\n", "other.test", false).unwrap().0);
+    }
+
+    #[test]
+    fn adv_c02_a_word_in_disguise_is_found_and_never_put_in() {
+        let word = WORD.as_bytes();
+        for writing in writings(word).iter().skip(1) {
+            let text = String::from_utf8(writing.clone()).unwrap();
+            let request = format!("GET /x HTTP/1.1\r\nHost: api.test\r\nx-note: a{text}b\r\n\r\n");
+            for to in ["api.test", "other.test"] {
+                assert!(filled(&request, to, true).is_err(), "{text} to {to}");
+            }
+        }
+        for before in ["", "x", "xy"] {
+            let code = STANDARD.encode(format!("{before}{WORD}tail"));
+            assert!(lent().words.all(code.as_bytes()).next().is_some(), "{before:?}");
+        }
+    }
+
+    #[test]
+    fn adv_c02_a_word_that_is_cut_into_pieces_is_found() {
+        let (lent, text) = (lent(), format!("some {WORD} more"));
+        for cut in 1..text.len() {
+            let (one, two) = text.as_bytes().split_at(cut);
+            let mut watch = lent.watch();
+            assert!(watch.look(one).and_then(|()| watch.look(two)).is_err(), "cut at {cut}");
+            let mut watch = lent.watch();
+            let bytewise = text.as_bytes().chunks(1).try_for_each(|byte| watch.look(byte));
+            assert!(bytewise.is_err());
+        }
+        let mut watch = lent.watch();
+        assert!(watch.look(&vec![b'x'; 100_000]).is_ok());
+    }
+
+    #[test]
+    fn adv_c03_an_answer_loses_the_secret_wherever_it_is_cut_and_keeps_its_length() {
+        let (lent, text) =
+            (lent(), format!("{{\"you sent\": \"{SECRET}\", \"in hex\": \"{}\"}} end", hex(SECRET)));
+        for cut in 0..=text.len() {
+            let (one, two) = text.as_bytes().split_at(cut);
+            let mut mask = lent.mask();
+            let mut out = mask.pass(one, false);
+            out.extend(mask.pass(two, true));
+            let out = String::from_utf8(out).unwrap();
+            assert_eq!(out.len(), text.len());
+            assert!(!out.contains(SECRET) && !out.contains(&hex(SECRET)), "{out}");
+            assert!(out.starts_with("{\"you sent\": \"***") && out.ends_with("***\"} end"), "{out}");
+            assert_eq!(mask.found.as_deref(), Some("KEY"));
+        }
+        // What is no secret waits for nothing.
+        assert_eq!(lent.mask().pass(b"data: hello\n\n", false), b"data: hello\n\n");
+    }
+
+    fn hex(text: &str) -> String {
+        text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn egr_13_content_is_filled_as_its_kind_is_written() {
+        let value = Value::new("se\"cret-value-with-quote".into());
+        let hosts = vec![("api.test".to_owned(), 443)];
+        let lent = Lent::new(vec![Loan { name: "KEY".into(), word: WORD.into(), value, hosts }]);
+        let host = host("api.test");
+        let towards = Towards { host: &host, port: 443, is_private: true };
+        let json = format!("{{\"key\":\"{WORD}\"}}");
+        let filled = lent.fill_content(json.as_bytes(), true, towards).unwrap().unwrap();
+        let parsed: serde_json::Value = serde_json::from_slice(&filled).unwrap();
+        assert_eq!(parsed["key"], "se\"cret-value-with-quote");
+        let form = format!("a=1&key={WORD}");
+        let filled = lent.fill_content(form.as_bytes(), false, towards).unwrap().unwrap();
+        assert_eq!(String::from_utf8(filled.to_vec()).unwrap(), "a=1&key=se%22cret-value-with-quote");
+        assert_eq!(lent.fill_content(b"nothing", false, towards).unwrap(), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Carries bytes between two connections without looking at them, and without taking them out of the kernel.
+//!
+//! Invariants: a pipe is held only while bytes are in it, so a connection at rest costs two descriptors; an end of one
+//! direction is passed on and the other goes on.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::pipe::{PipeFlags, SpliceFlags};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// The most bytes that are moved at once.
+const AT_ONCE: usize = 1 << 20;
+/// Pipes that are kept for the next one.
+const MOST_KEPT: usize = 64;
+/// How much a pipe holds, where one may have that much.
+const ROOM: usize = 256 * 1024;
+
+/// Pipes that nobody uses just now.
+#[derive(Debug, Default)]
+pub(crate) struct Pipes(Mutex<Vec<Pipe>>);
+
+#[derive(Debug)]
+struct Pipe {
+    out: OwnedFd,
+    into: OwnedFd,
+}
+
+impl Pipes {
+    fn take(&self) -> io::Result<Pipe> {
+        if let Some(pipe) = self.kept().pop() {
+            return Ok(pipe);
+        }
+        let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // Whoever has many gets small ones; they work as well.
+        let _ = rustix::pipe::fcntl_setpipe_size(&into, ROOM);
+        Ok(Pipe { out, into })
+    }
+
+    fn give_back(&self, pipe: Pipe) {
+        let mut kept = self.kept();
+        if kept.len() < MOST_KEPT {
+            kept.push(pipe);
+        }
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// What went each way.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
+}
+
+/// Carries everything both ways until both ends have ended.
+///
+/// # Errors
+/// When one of the connections breaks.
+pub(crate) async fn both(
+    pipes: &Pipes,
+    inside: &TcpStream,
+    outside: &TcpStream,
+    moved: &Moved,
+) -> io::Result<()> {
+    tokio::try_join!(one(pipes, inside, outside, &moved.sent), one(pipes, outside, inside, &moved.received))?;
+    Ok(())
+}
+
+/// Carries everything one way.
+async fn one(pipes: &Pipes, from: &TcpStream, to: &TcpStream, count: &AtomicU64) -> io::Result<()> {
+    loop {
+        from.readable().await?;
+        let pipe = pipes.take()?;
+        let mut held = 0;
+        loop {
+            // The pipe is empty here, so that nothing can be moved means that nothing has come.
+            match from.try_io(Interest::READABLE, || splice(from, &pipe.into)) {
+                Ok(0) => {
+                    pipes.give_back(pipe);
+                    return rustix::net::shutdown(to, rustix::net::Shutdown::Write).or_else(
+                        |error| match error {
+                            // It has gone by itself.
+                            rustix::io::Errno::NOTCONN => Ok(()),
+                            error => Err(error.into()),
+                        },
+                    );
+                }
+                Ok(got) => held += got,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+            while held > 0 {
+                match to.try_io(Interest::WRITABLE, || splice(&pipe.out, to)) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(put) => {
+                        held = held.saturating_sub(put);
+                        count.fetch_add(u64::try_from(put).unwrap_or_default(), Ordering::Relaxed);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        pipes.give_back(pipe);
+    }
+}
+
+fn splice(from: impl std::os::fd::AsFd, to: impl std::os::fd::AsFd) -> io::Result<usize> {
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    loop {
+        match rustix::pipe::splice(&from, None, &to, None, AT_ONCE, flags) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn everything_crosses_both_ways_and_an_end_is_passed_on() {
+        let ((mut client, inside), (outside, mut server)) = (pair().await, pair().await);
+        let (pipes, moved) = (Pipes::default(), Moved::default());
+        let sent: Vec<u8> = (0..5_000_000u32).map(|number| number.to_le_bytes()[1]).collect();
+        let talk = async {
+            let write = async {
+                client.write_all(&sent).await.unwrap();
+                client.shutdown().await.unwrap();
+                let mut answer = Vec::new();
+                client.read_to_end(&mut answer).await.unwrap();
+                assert_eq!(answer, b"thanks");
+            };
+            let read = async {
+                let mut got = Vec::new();
+                server.read_to_end(&mut got).await.unwrap();
+                assert!(got == sent);
+                // The other direction is still open.
+                server.write_all(b"thanks").await.unwrap();
+                server.shutdown().await.unwrap();
+            };
+            tokio::join!(write, read);
+        };
+        let (carried, ()) = tokio::join!(both(&pipes, &inside, &outside, &moved), talk);
+        carried.unwrap();
+        assert_eq!(moved.sent.load(Ordering::Relaxed), 5_000_000);
+        assert_eq!(moved.received.load(Ordering::Relaxed), 6);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_told() {
+        let ((client, inside), (outside, server)) = (pair().await, pair().await);
+        let (pipes, moved) = (Pipes::default(), Moved::default());
+        let breaks = async {
+            rustix::net::sockopt::set_socket_linger(&server, Some(std::time::Duration::ZERO)).unwrap();
+            drop(server);
+        };
+        let (carried, ()) = tokio::join!(both(&pipes, &inside, &outside, &moved), breaks);
+        assert!(carried.is_err());
+        drop(client);
+    }
+}

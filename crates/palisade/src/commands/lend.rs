@@ -1,0 +1,197 @@
+//! Secrets for one run: the command gets words that stand for them, and the proxy puts them in.
+//!
+//! Flow: what was typed, or what is known of the command -> values from the caller's environment -> words of the same shape
+//! -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a host to go to is not lent.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use egress::control::{Loan, Value};
+use rules::Rule;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// What is known of agents, one document each.
+const AGENTS: [&str; 3] = [
+    include_str!("../../../../agents/claude.toml"),
+    include_str!("../../../../agents/codex.toml"),
+    include_str!("../../../../agents/gemini.toml"),
+];
+/// The least that has to be guessed of a word.
+const LEAST_RANDOM: usize = 20;
+/// How much of the beginning of a value may say whose it is.
+const LONGEST_PREFIX: usize = 16;
+
+/// What an agent needs of the network.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Agent {
+    command: String,
+    /// Sets of rules.
+    pub(super) presets: Vec<String>,
+    #[serde(default, rename = "secret")]
+    secrets: Vec<Bound>,
+}
+
+/// A variable that holds a secret, and where it goes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bound {
+    name: String,
+    hosts: Vec<String>,
+}
+
+/// All that is known.
+pub(super) fn agents() -> Result<Vec<Agent>, Failure> {
+    let wrong = |error: toml::de::Error| Failure::Sandbox(format!("a document of `agents`: {error}"), 125);
+    AGENTS.into_iter().map(|text| toml::from_str(text).map_err(wrong)).collect()
+}
+
+/// What is known of this command.
+pub(super) fn known(command: &OsStr) -> Result<Option<Agent>, Failure> {
+    let name = Path::new(command).file_name().unwrap_or_default();
+    Ok(agents()?.into_iter().find(|agent| name == agent.command.as_str()))
+}
+
+/// What is lent, and the rules that let it go where it is bound to.
+#[derive(Debug, Default)]
+pub(super) struct Lending {
+    pub(super) loans: Vec<Loan>,
+    pub(super) rules: Vec<Rule>,
+    pub(super) presets: Vec<String>,
+}
+
+impl Lending {
+    /// `typed` are `NAME` or `NAME=HOST[:PORT]`; `agent` is what is known of the command, whose secrets are lent if they are
+    /// there.
+    pub(super) fn of(typed: &[String], agent: Option<&Agent>) -> Result<Self, Failure> {
+        let mut lending = Self::default();
+        for text in typed {
+            lending.typed(text)?;
+        }
+        let known = agent.into_iter().flat_map(|agent| &agent.secrets);
+        for bound in
+            known.filter(|bound| std::env::var_os(&bound.name).is_some_and(|value| !value.is_empty()))
+        {
+            if !lending.loans.iter().any(|loan| loan.name == bound.name) {
+                lending.lend(&bound.name, bound.hosts.iter().map(|host| (host.clone(), 443)).collect())?;
+            }
+        }
+        Ok(lending)
+    }
+
+    fn typed(&mut self, text: &str) -> Result<(), Failure> {
+        let wrong = |text: String| Failure::Sandbox(text, 125);
+        if let Some((name, host)) = text.split_once('=') {
+            let rule = rules::Rules::allowing(host)
+                .map_err(|what| wrong(format!("cannot lend `{name}` to `{host}`, because {what}")))?;
+            if rule.host.contains('*') {
+                return Err(wrong(format!(
+                    "cannot lend `{name}` to `{host}`, because a secret goes to one host; name it without `*`"
+                )));
+            }
+            let hosts = rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect();
+            let label = Some(format!("--secret {name}"));
+            self.rules.push(Rule { access: Some(rules::Access::Inspect), label, ..rule });
+            return self.lend(name, hosts);
+        }
+        for agent in agents()? {
+            if let Some(bound) = agent.secrets.iter().find(|bound| bound.name == text) {
+                let hosts = bound.hosts.iter().map(|host| (host.clone(), 443)).collect();
+                self.presets.extend(agent.presets);
+                return self.lend(text, hosts);
+            }
+        }
+        Err(wrong(format!(
+            "cannot lend `{text}`, because nothing says where it goes; try `--secret {text}=HOST[:PORT]`"
+        )))
+    }
+
+    fn lend(&mut self, name: &str, hosts: Vec<(String, u16)>) -> Result<(), Failure> {
+        let wrong = |text: &str| Failure::Sandbox(format!("cannot lend `{name}`, because {text}"), 125);
+        let value = match std::env::var(name) {
+            Ok(value) if !value.is_empty() => value,
+            Ok(_) | Err(std::env::VarError::NotPresent) => {
+                return Err(wrong("it is not set here; set it, and run this again"));
+            }
+            Err(std::env::VarError::NotUnicode(_)) => return Err(wrong("its value is no text")),
+        };
+        if value.len() < 8 || value.chars().any(char::is_control) {
+            return Err(wrong(
+                "its value is too short, or has a line end or another control character in it",
+            ));
+        }
+        let word = word_for(&value).map_err(|error| wrong(&error.to_string()))?;
+        self.loans.push(Loan { name: name.to_owned(), word, value: Value::new(value), hosts });
+        Ok(())
+    }
+}
+
+/// A word of the shape of a value: its beginning, if that says whose it is, and then other letters and digits.
+fn word_for(value: &str) -> Result<String, getrandom::Error> {
+    let beginning = value.get(..LONGEST_PREFIX.min(value.len())).unwrap_or_default();
+    let keeps = beginning.rfind(['-', '_']).map_or(0, |at| at + 1);
+    let random = value.chars().skip(keeps).filter(char::is_ascii_alphanumeric).count();
+    if random < LEAST_RANDOM || !value.is_ascii() {
+        let mut bytes = [0; 20];
+        getrandom::fill(&mut bytes)?;
+        return Ok(format!("palisade-{}", hex::encode(bytes)));
+    }
+    let mut bytes = vec![0; value.len()];
+    getrandom::fill(&mut bytes)?;
+    let other = |(at, (letter, byte)): (usize, (char, u8))| {
+        let of = |first: u8, count: u8| char::from(first + byte % count);
+        match letter {
+            _ if at < keeps => letter,
+            'a'..='z' => of(b'a', 26),
+            'A'..='Z' => of(b'A', 26),
+            '0'..='9' => of(b'0', 10),
+            other => other,
+        }
+    };
+    Ok(value.chars().zip(bytes).enumerate().map(other).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn egr_13_a_word_has_the_shape_of_its_value_and_tells_nothing_of_it() {
+        let value = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789_-AbCdAA";
+        let (word, other) = (word_for(value).unwrap(), word_for(value).unwrap());
+        assert_ne!(word, other);
+        assert!(word.starts_with("sk-ant-api03-") && word.len() == value.len(), "{word}");
+        let shape = |text: &str| -> String {
+            text.chars()
+                .map(|letter| match letter {
+                    'a'..='z' => 'a',
+                    'A'..='Z' => 'A',
+                    '0'..='9' => '0',
+                    other => other,
+                })
+                .collect()
+        };
+        assert_eq!(shape(&word), shape(value));
+        // Too little of this one could be other than it is.
+        assert!(word_for("sk-ant-api03-short").unwrap().starts_with("palisade-"));
+        assert!(word_for("pass word with spaces, ä").unwrap().starts_with("palisade-"));
+    }
+
+    #[test]
+    fn what_is_known_of_agents_can_be_read_and_has_rules() {
+        for agent in agents().unwrap() {
+            for preset in &agent.presets {
+                let rules = rules::presets::find(preset).unwrap().rules().unwrap();
+                for bound in &agent.secrets {
+                    for host in &bound.hosts {
+                        assert!(rules.iter().any(|rule| rule.host == *host), "{}: {host}", agent.command);
+                    }
+                }
+            }
+        }
+        assert!(known(OsStr::new("/usr/bin/claude")).unwrap().is_some());
+        assert!(known(OsStr::new("claudette")).unwrap().is_none());
+    }
+}

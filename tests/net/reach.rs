@@ -1,0 +1,259 @@
+//! What is reached, by whom, and what is told of it.
+
+use ledger::Decision;
+
+use crate::world::{EVERYONE, PRIVATE, PUBLIC, PUBLIC_V6, World, is_left_alone};
+
+#[test]
+fn egr_01_a_program_that_knows_no_proxy_reaches_what_is_allowed() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let said = world.run(&["--allow", "site.test:80"], "curl -sS http://site.test/a").ok();
+        assert!(said.out.starts_with("GET /a HTTP/1.1\n"), "{}", said.out);
+        let python = "import urllib.request as u; print(u.urlopen('http://site.test/b').read().decode())";
+        world.run(&["--allow", "site.test:80"], &format!("python3 -c \"{python}\"")).ok();
+        assert_eq!(server.asked(), ["GET /a HTTP/1.1", "GET /b HTTP/1.1"], "{who:?}");
+    }
+}
+
+#[test]
+fn egr_01_any_port_and_both_versions_of_addresses_are_captured() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let count = tests::scale(100, 10);
+        let ports: Vec<u16> =
+            (0..count).map(|at| 2_000 + u16::try_from(at).unwrap() * 617 % 60_000).collect();
+        let servers: Vec<_> = ports.iter().map(|port| world.http(PUBLIC, *port)).collect();
+        let options: Vec<String> = ports.iter().map(|port| format!("--allow=both.test:{port}")).collect();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let urls: Vec<String> = ports.iter().map(|port| format!("http://both.test:{port}/")).collect();
+        for version in ["-4", "-6"] {
+            let script = format!("for url in {}; do curl {version} -sS $url; done", urls.join(" "));
+            world.run(&options, &script).ok();
+        }
+        for (port, server) in ports.iter().zip(&servers) {
+            assert_eq!(server.asked().len(), 2, "port {port}, {who:?}");
+        }
+    }
+}
+
+#[test]
+fn egr_04_without_rules_nothing_is_reached() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let listeners = [world.listen(PUBLIC, 80), world.listen(PUBLIC_V6, 80), world.listen(PUBLIC, 53)];
+        let script = format!(
+            "for to in http://site.test/ http://{PUBLIC}/ 'http://[{PUBLIC_V6}]/' http://{PUBLIC}:53/ ; do
+               if curl -sS -m 3 $to; then echo reached $to; fi
+             done"
+        );
+        let said = world.run(&[], &script).ok();
+        assert!(!said.out.contains("reached"), "{}", said.out);
+        for listener in &listeners {
+            assert!(is_left_alone(listener), "{who:?}");
+        }
+    }
+}
+
+#[test]
+fn egr_04_other_hosts_ports_and_addresses_stay_out_of_reach() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let (server, other) = (world.http(PUBLIC, 80), world.listen(PUBLIC, 81));
+        let script = format!(
+            "for to in http://other.test/ http://site.test:81/ http://{PUBLIC}/ http://sub.site.test/ \
+                       http://{PUBLIC}:81/ 'http://[{PUBLIC_V6}]/'; do
+               if curl -fsS -m 5 $to; then echo reached $to; fi
+             done"
+        );
+        let said = world.run(&["--allow", "site.test:80"], &script).ok();
+        assert!(!said.out.contains("reached"), "{}", said.out);
+        assert_eq!(server.asked(), Vec::<String>::new(), "{who:?}");
+        assert!(is_left_alone(&other));
+        said.tells("refused other.test").tells("refused site.test:81");
+    }
+}
+
+#[test]
+fn egr_03_names_that_nothing_allows_are_not_there_and_no_other_server_is_asked() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let resolver = world.listen(PUBLIC, 53);
+        let script = "getent ahosts site.test; getent hosts other.test || echo none
+            python3 - <<'X'
+import socket, struct
+def ask(server, name, kind):
+    q = struct.pack('>6H', 7, 0x100, 1, 0, 0, 0)
+    q += b''.join(bytes([len(l)]) + l.encode() for l in name.split('.')) + b'\\0' + struct.pack('>2H', kind, 1)
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(3); s.sendto(q, (server, 53))
+    a = s.recv(2000); return a[3] & 15, struct.unpack('>H', a[6:8])[0]
+# Whatever server is asked, it is ours that answers.
+print('theirs', ask('93.184.216.34', 'other.test', 1), ask('93.184.216.34', 'site.test', 1))
+print('kinds', ask('198.18.0.1', 'site.test', 28), ask('198.18.0.1', 'site.test', 65), ask('198.18.0.1', 'site.test', 16))
+X";
+        let said = world.run(&["--allow", "site.test:80"], script).ok();
+        assert!(said.out.contains("198.18.1.0"), "{}", said.out);
+        assert!(said.out.contains("none"), "{}", said.out);
+        assert!(said.out.contains("theirs (3, 0) (0, 1)"), "{}", said.out);
+        assert!(said.out.contains("kinds (0, 1) (0, 0) (0, 0)"), "{}", said.out);
+        assert!(is_left_alone(&resolver));
+    }
+}
+
+#[test]
+fn egr_06_private_and_special_addresses_are_refused_even_by_a_name_that_is_allowed() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let places = [
+            (PRIVATE, "private.test"),
+            (PRIVATE, "mixed.test"),
+            ("127.0.0.1", "loop.test"),
+            ("169.254.169.254", "meta.test"),
+        ];
+        let mut listeners = Vec::new();
+        for (at, (address, _)) in (0..).zip(&places) {
+            listeners.push(world.listen(address, 8_000 + at));
+        }
+        // The public one of two addresses is not reached either.
+        listeners.push(world.listen(PUBLIC, 8_001));
+        for (at, (_, name)) in (8_000..).zip(&places) {
+            let allowed = format!("--allow={name}:{at}");
+            let said = world
+                .run(&[&allowed], &format!("curl -fsS -m 5 http://{name}:{at}/ && echo reached || true"));
+            assert!(!said.out.contains("reached"), "{name}: {}", said.out);
+            said.ok().tells(&format!("refused GET {name}:{at}/"));
+        }
+        for literal in ["127.0.0.1:8002", "169.254.169.254:8003", "10.1.2.3:8000", "[::1]:80"] {
+            let allowed = format!("--allow={literal}");
+            let said =
+                world.run(&[&allowed], &format!("curl -gfsS -m 5 http://{literal}/ && echo reached || true"));
+            assert!(!said.out.contains("reached"), "{literal}: {}", said.out);
+        }
+        for listener in &listeners {
+            assert!(is_left_alone(listener), "{who:?}");
+        }
+    }
+}
+
+#[test]
+fn egr_01_datagrams_and_echoes_go_nowhere() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let script = "python3 - <<'X'
+import socket
+def udp(to):
+    s = socket.socket(socket.AF_INET6 if ':' in to else socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)
+    try:
+        s.connect((to, 443)); s.send(b'x'); s.recv(10); return 'answered'
+    except OSError as error: return type(error).__name__
+for to in ['93.184.216.34', '198.18.1.0', '2606:2800:220:1::1']: print('udp', to, udp(to))
+try:
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_ICMP); s.settimeout(1)
+    s.sendto(b'\\x08\\0\\0\\0\\0\\x01\\0\\x01', ('93.184.216.34', 0)); s.recv(100); print('echo answered')
+except OSError as error: print('echo', type(error).__name__)
+X";
+        let said = world.run(&["--allow", "site.test:80"], script).ok();
+        assert_eq!(said.out.matches("udp").count(), 3, "{}", said.out);
+        assert!(said.out.contains("echo") && !said.out.contains("answered"), "{}", said.out);
+    }
+}
+
+#[test]
+fn egr_02_connect_whole_addresses_and_socks_get_the_same_verdicts() {
+    let proxy = "198.18.0.1:3128";
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let kinds = [
+            ("plain", String::new()),
+            ("whole", format!("-x http://{proxy}")),
+            ("connect", format!("-p -x http://{proxy}")),
+            ("socks", format!("--socks5-hostname {proxy}")),
+        ];
+        for (kind, option) in &kinds {
+            let script = format!(
+                "curl {option} -fsS -m 5 http://site.test/{kind} >/dev/null && echo yes
+                 for to in http://other.test/ http://site.test:81/ http://{PUBLIC}/ http://127.0.0.1:3128/; do
+                   if curl {option} -fsS -m 5 $to >/dev/null; then echo reached $to; fi
+                 done"
+            );
+            let said = world.run(&["--allow", "site.test:80"], &script).ok();
+            assert_eq!(said.out.trim(), "yes", "{kind}: {} {}", said.out, said.err);
+        }
+        let expected: Vec<String> = kinds.iter().map(|(kind, _)| format!("GET /{kind} HTTP/1.1")).collect();
+        assert_eq!(server.asked(), expected, "{who:?}");
+    }
+}
+
+#[test]
+fn egr_09_requests_on_one_connection_are_judged_one_by_one() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let count = tests::scale(1_000, 50);
+        let script = format!(
+            "python3 - <<'X'
+import http.client
+c = http.client.HTTPConnection('site.test', 80)
+got = []
+for i in range({count}):
+    c.request('GET', '/%d' % i, headers={{'Host': 'site.test' if i % 2 == 0 else 'other.test'}})
+    a = c.getresponse(); a.read(); got.append(a.status)
+print(set(got[::2]), set(got[1::2]))
+X"
+        );
+        let said = world.run(&["--allow", "site.test:80"], &script).ok();
+        assert_eq!(said.out.trim(), "{200} {403}");
+        let expected: Vec<String> = (0..count).step_by(2).map(|at| format!("GET /{at} HTTP/1.1")).collect();
+        assert_eq!(server.asked(), expected, "{who:?}");
+    }
+}
+
+#[test]
+fn egr_19_each_decision_is_in_the_ledger_and_none_has_a_secret() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let _server = world.http(PUBLIC, 80);
+        let script = "curl -sS 'http://site.test/a?token=ghp_0123456789abcdefghijABCDEFGHIJ456789' >/dev/null
+                      curl -sS http://other.test/ || true; curl -fsS http://site.test:81/ || true";
+        world.run(&["--allow", "site.test:80"], script).ok().tells("refused other.test");
+        let connected = world.entries("network.connect");
+        let of = |decision| connected.iter().filter(|entry| entry.decision == decision).collect::<Vec<_>>();
+        let (allowed, refused) = (of(Decision::Allowed), of(Decision::Refused));
+        assert_eq!((allowed.len(), refused.len()), (1, 1), "{connected:?}");
+        let detail = &allowed[0].detail;
+        assert_eq!(detail["host"], "site.test");
+        assert_eq!((detail["method"].as_str(), detail["path"].as_str()), ("GET", "/a"));
+        assert_eq!(detail["rule"], "--allow site.test:80");
+        assert_eq!(refused[0].detail["port"], "81");
+        let closed = world.entries("network.closed");
+        assert_ne!(closed[0].detail["received"], "0");
+        assert_eq!(world.entries("network.name").len(), 1);
+        let all = format!("{connected:?} {closed:?}");
+        assert!(!all.contains("ghp_") && !all.contains("token"), "{all}");
+    }
+}
+
+#[test]
+fn egr_19_a_proxy_that_dies_lets_nothing_out_and_is_back_soon() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let script = "curl -sS http://site.test/1 >/dev/null; touch killed; while [ -e killed ]; do sleep 0.02; done
+                      curl -sS -m 5 --retry 3 --retry-all-errors --retry-delay 1 http://site.test/2 >/dev/null";
+        let mut child =
+            world.palisade(&["run", "--allow", "site.test:80", "--", "sh", "-ec", script]).spawn().unwrap();
+        let killed = world.project().join("killed");
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !killed.exists() {
+            assert!(std::time::Instant::now() < until);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(world.kill_proxy(), "no proxy was found");
+        std::fs::remove_file(killed).unwrap();
+        assert!(child.wait().unwrap().success(), "{who:?}");
+        assert_eq!(server.asked(), ["GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]);
+        assert_eq!(world.entries("network.proxy").len(), 1);
+    }
+}

@@ -1,0 +1,400 @@
+//! A small internet of the test's own: a network namespace with public-looking addresses, names and certificates in it.
+//!
+//! Nothing of it reaches beyond this machine: the namespace has a loopback and nothing else. `palisade` runs in it as a
+//! person would run it on a host that is connected.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+/// The one machine of this internet that everybody may reach.
+pub const PUBLIC: &str = "93.184.216.34";
+/// The same in version 6.
+pub const PUBLIC_V6: &str = "2606:2800:220:1::1";
+/// A machine of a private network.
+pub const PRIVATE: &str = "10.1.2.3";
+
+/// Names, and the machines that they have.
+const HOSTS: &[(&str, &[&str])] = &[
+    ("localhost", &["127.0.0.1"]),
+    ("site.test", &[PUBLIC]),
+    ("both.test", &[PUBLIC, PUBLIC_V6]),
+    ("other.test", &[PUBLIC]),
+    ("private.test", &[PRIVATE]),
+    ("mixed.test", &[PUBLIC, PRIVATE]),
+    ("loop.test", &["127.0.0.1"]),
+    ("meta.test", &["169.254.169.254"]),
+    ("registry.npmjs.org", &[PUBLIC]),
+    ("github.com", &[PUBLIC]),
+    ("api.anthropic.com", &[PUBLIC]),
+];
+
+/// Who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Root,
+    User(u32),
+}
+
+/// Both, since this suite needs root.
+pub const EVERYONE: [Who; 2] = [Who::Root, Who::User(24_001)];
+
+/// What a program said.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "out: {}\nerr: {}", self.out, self.err);
+        self
+    }
+
+    #[track_caller]
+    pub fn tells(self, text: &str) -> Self {
+        assert!(self.err.contains(text), "`{text}` is not in: {}", self.err);
+        self
+    }
+}
+
+/// The internet, and somebody's home beside it.
+pub struct World {
+    holder: Child,
+    folder: tempfile::TempDir,
+    who: Who,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.holder.kill());
+        drop(self.holder.wait());
+    }
+}
+
+impl World {
+    /// For one person.
+    #[track_caller]
+    pub fn new(who: Who) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "this suite makes network namespaces, and needs root");
+        let folder = tempfile::tempdir_in("/tmp").unwrap();
+        let open = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        open(folder.path());
+        for name in ["palisade", "palisade-egress"] {
+            let program = folder.path().join(name);
+            std::fs::copy(tests::program(name), &program).unwrap();
+            open(&program);
+        }
+        let project = folder.path().join("home/project");
+        std::fs::create_dir_all(&project).unwrap();
+        if let Who::User(user) = who {
+            for path in [&folder.path().join("home"), &project] {
+                std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+            }
+        }
+        let key = KeyPair::generate().unwrap();
+        let mut root = CertificateParams::default();
+        root.distinguished_name.push(rcgen::DnType::CommonName, "The root of a small internet");
+        root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let certificate = root.self_signed(&key).unwrap();
+        let holder = Command::new("unshare")
+            .args(["--net", "--mount", "--", "sleep", "1000"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let world = Self { holder, folder, who, issuer: Issuer::new(root, key) };
+        world.await_holder();
+        world.furnish(&certificate.pem());
+        world
+    }
+
+    fn await_holder(&self) {
+        let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+        let until = Instant::now() + Duration::from_secs(10);
+        let is_apart = || {
+            let process = format!("/proc/{}", self.holder.id());
+            let command = std::fs::read_to_string(format!("{process}/comm")).unwrap_or_default();
+            command == "sleep\n"
+                && std::fs::read_link(format!("{process}/ns/net")).is_ok_and(|net| net != own)
+        };
+        while !is_apart() {
+            assert!(Instant::now() < until, "no namespace was made");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Addresses, names, and what this machine trusts.
+    fn furnish(&self, root: &str) {
+        let mut hosts = String::new();
+        for (name, addresses) in HOSTS {
+            for address in *addresses {
+                hosts.push_str(&format!("{address} {name}\n"));
+            }
+        }
+        std::fs::write(self.folder.path().join("hosts"), hosts).unwrap();
+        let certificates = self.folder.path().join("certs");
+        std::fs::create_dir(&certificates).unwrap();
+        std::fs::write(certificates.join("ca-certificates.crt"), root).unwrap();
+        let folder = self.folder.path().display();
+        let script = format!(
+            "set -e; mount --make-rprivate /; mount --bind {folder}/hosts /etc/hosts
+             mount --bind {folder}/certs /etc/ssl/certs; ip link set lo up
+             ip addr add {PUBLIC}/32 dev lo; ip addr add {PRIVATE}/32 dev lo; ip addr add 169.254.169.254/32 dev lo
+             ip -6 addr add {PUBLIC_V6}/128 dev lo nodad"
+        );
+        let made = self.inside("sh").args(["-c", &script]).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// A program in this internet, as root.
+    fn inside(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--target", &self.holder.id().to_string(), "--", program]);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
+    pub fn project(&self) -> PathBuf {
+        self.home().join("project")
+    }
+
+    /// Ends the proxies of this world as a crash would; whether there was one.
+    pub fn kill_proxy(&self) -> bool {
+        let program = self.folder.path().join("palisade-egress");
+        let mut found = false;
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let is_it = std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == program);
+            let number =
+                entry.file_name().to_string_lossy().parse().ok().and_then(rustix::process::Pid::from_raw);
+            if let (true, Some(number)) = (is_it, number) {
+                rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
+                found = true;
+            }
+        }
+        found
+    }
+
+    /// `palisade` as the person types it.
+    pub fn palisade(&self, arguments: &[&str]) -> Command {
+        self.palisade_having(&[], arguments)
+    }
+
+    fn palisade_having(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
+        let program = self.folder.path().join("palisade");
+        let mut command = match self.who {
+            Who::Root => self.inside("env"),
+            Who::User(user) => {
+                let mut command = self.inside("setpriv");
+                let user = user.to_string();
+                command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--", "env"]);
+                command
+            }
+        };
+        let home = format!("HOME={}", self.folder.path().join("home").display());
+        command.arg("--ignore-environment").arg(format!("--chdir={}", self.project().display()));
+        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", &home]);
+        command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
+        command.arg(program).args(arguments);
+        command
+    }
+
+    /// Runs a script in a sandbox with these options.
+    pub fn run(&self, options: &[&str], script: &str) -> Said {
+        self.run_having(&[], options, script)
+    }
+
+    /// The same by a person who has these variables.
+    pub fn run_having(&self, variables: &[(&str, &str)], options: &[&str], script: &str) -> Said {
+        let mut arguments = vec!["run"];
+        arguments.extend(options);
+        arguments.extend(["--", "sh", "-ec", script]);
+        Said::of(&self.palisade_having(variables, &arguments).output().unwrap())
+    }
+
+    /// Everything that the person's ledger has of an action.
+    pub fn entries(&self, action: &str) -> Vec<ledger::Entry> {
+        let all = ledger::read(&self.home().join(".local/state/palisade/ledger"), 1).unwrap();
+        all.map(|stored| stored.unwrap().entry).filter(|entry| entry.action == action).collect()
+    }
+
+    /// Does something in a thread that is in this internet.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = std::fs::File::open(format!("/proc/{}/ns/net", self.holder.id())).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                rustix::thread::move_into_link_name_space(namespace.as_fd(), None).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    pub fn listen(&self, address: &str, port: u16) -> TcpListener {
+        let address = SocketAddr::new(address.parse().unwrap(), port);
+        self.within(|| TcpListener::bind(address).unwrap())
+    }
+
+    /// A web server that answers every request with what it got.
+    pub fn http(&self, address: &str, port: u16) -> Server {
+        Server::start(self.listen(address, port), None)
+    }
+
+    /// The same with TLS, as these hosts.
+    pub fn https(&self, address: &str, hosts: &[&str]) -> Server {
+        let certificate = Certificate { expired: false, trusted: true };
+        Server::start(self.listen(address, 443), Some(self.identity(hosts, certificate)))
+    }
+
+    /// The same with a certificate that nobody should believe.
+    pub fn bad_https(&self, address: &str, port: u16, hosts: &[&str], certificate: Certificate) -> Server {
+        Server::start(self.listen(address, port), Some(self.identity(hosts, certificate)))
+    }
+
+    fn identity(&self, hosts: &[&str], certificate: Certificate) -> Arc<rustls::ServerConfig> {
+        let key = KeyPair::generate().unwrap();
+        let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut leaf = CertificateParams::new(names).unwrap();
+        if certificate.expired {
+            leaf.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        }
+        let signed = match certificate.trusted {
+            true => leaf.signed_by(&key, &self.issuer).unwrap(),
+            false => leaf.self_signed(&key).unwrap(),
+        };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![signed.der().clone()],
+                rustls::pki_types::PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        Arc::new(config)
+    }
+}
+
+/// What is wrong with a certificate.
+#[derive(Clone, Copy)]
+pub struct Certificate {
+    pub expired: bool,
+    pub trusted: bool,
+}
+
+/// A web server.
+pub struct Server {
+    seen: Arc<Mutex<Vec<Request>>>,
+}
+
+/// What came to it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Server {
+    fn start(listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&seen);
+        // Ends with the process: whoever listens for nobody harms nobody.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (seen, tls) = (Arc::clone(&all), tls.clone());
+                std::thread::spawn(move || match tls {
+                    None => serve(stream, &seen),
+                    Some(config) => {
+                        let connection = rustls::ServerConnection::new(config).unwrap();
+                        serve(rustls::StreamOwned::new(connection, stream), &seen);
+                    }
+                });
+            }
+        });
+        Self { seen }
+    }
+
+    pub fn seen(&self) -> Vec<Request> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The first line of each request.
+    pub fn asked(&self) -> Vec<String> {
+        self.seen().iter().map(|request| request.head.lines().next().unwrap().to_owned()).collect()
+    }
+}
+
+/// Answers requests until there are none.
+fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<Request>>) {
+    let mut bytes = Vec::new();
+    let more = |bytes: &mut Vec<u8>, stream: &mut dyn Read| {
+        let mut some = [0; 4096];
+        let got = stream.read(&mut some).unwrap_or(0);
+        bytes.extend_from_slice(&some[..got]);
+        got > 0
+    };
+    loop {
+        let end = loop {
+            if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end + 4;
+            }
+            if !more(&mut bytes, &mut stream) {
+                return;
+            }
+        };
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        bytes.drain(..end);
+        let field = |name: &str| {
+            let line = head
+                .lines()
+                .find_map(|line| line.split_once(": ").filter(|(at, _)| at.eq_ignore_ascii_case(name)));
+            line.map(|(_, value)| value.to_owned())
+        };
+        let length: usize = field("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let is_chunked = field("transfer-encoding").is_some();
+        let is_whole =
+            |bytes: &[u8]| if is_chunked { bytes.ends_with(b"0\r\n\r\n") } else { bytes.len() >= length };
+        while !is_whole(&bytes) {
+            if !more(&mut bytes, &mut stream) {
+                // What was cut came nevertheless.
+                seen.lock().unwrap().push(Request { head, body: bytes });
+                return;
+            }
+        }
+        let length = if is_chunked { bytes.len() } else { length };
+        let body: Vec<u8> = bytes.drain(..length).collect();
+        let told = format!("{}\n{}", head.replace('\r', ""), String::from_utf8_lossy(&body));
+        seen.lock().unwrap().push(Request { head, body });
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len());
+        if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Whether something connects to this, for a while.
+pub fn is_left_alone(listener: &TcpListener) -> bool {
+    listener.set_nonblocking(true).unwrap();
+    let connected: Option<(TcpStream, _)> = listener.accept().ok();
+    connected.is_none()
+}

@@ -120,6 +120,12 @@ pub(crate) async fn admit(house: Arc<House>, host: Host, port: u16, inside: TcpS
                 (Host::Name(_), None) | (Host::Address(_), Some(_)) => false,
             };
             match (agrees, look) {
+                // There may be another greeting in it, for somebody else, which only the server can read.
+                (true, Look::Pass) if hello.ech => {
+                    let why =
+                        "the greeting has a part that is encrypted, and may name another host".to_owned();
+                    refused(admitted, &First::Tls(hello), why).await;
+                }
                 (false, _) => {
                     let named = named.unwrap_or_else(|| "nobody".into());
                     let why = format!(

@@ -7,6 +7,7 @@
 
 mod answers;
 mod asked;
+mod confine;
 mod connection;
 mod dial;
 mod first;
@@ -23,7 +24,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use egress::control::{Line, Order, Report};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 
 use crate::house::House;
 
@@ -47,7 +47,7 @@ fn serve(line: &Line) -> io::Result<()> {
     let (Order::Begin { user }, _) = line.hear::<Order>(true)?.ok_or_else(strange)? else {
         return Err(strange());
     };
-    confine(user)?;
+    confine::confine(user)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let (house, said) = House::new();
@@ -118,22 +118,4 @@ fn taken(listener: OwnedFd) -> io::Result<tokio::net::TcpListener> {
     let listener = std::net::TcpListener::from(listener);
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
-}
-
-/// Gives up what is not needed for carrying bytes. Before any other thread, and before any byte of a stranger.
-fn confine(user: Option<(u32, u32)>) -> io::Result<()> {
-    if let Some((user, group)) = user {
-        let (user, group) = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
-        rustix::thread::set_thread_groups(&[])?;
-        rustix::thread::set_thread_res_gid(group, group, group)?;
-        rustix::thread::set_thread_res_uid(user, user, user)?;
-    }
-    // After the change of the user, which would undo it.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    rustix::thread::set_no_new_privs(true)?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    let files = rustix::process::getrlimit(Resource::Nofile);
-    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files })?;
-    Ok(())
 }

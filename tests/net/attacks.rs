@@ -175,8 +175,10 @@ print(len(spellings), reached)
 "#;
     for who in EVERYONE {
         let world = World::new(who);
-        let listeners = ["127.0.0.1", "10.1.2.3", "169.254.169.254"].map(|address| world.listen(address, 8000));
-        let said = world.run(&["--allow", "**.site.test:8000", "--allow", "site.test:8000"], &python(cases)).ok();
+        let listeners =
+            ["127.0.0.1", "10.1.2.3", "169.254.169.254"].map(|address| world.listen(address, 8000));
+        let said =
+            world.run(&["--allow", "**.site.test:8000", "--allow", "site.test:8000"], &python(cases)).ok();
         assert_eq!(said.out.trim(), "32 []", "{who:?}");
         for listener in &listeners {
             assert!(is_left_alone(listener));

@@ -3,6 +3,7 @@
 //! Every test runs as root and as a user. What is refused is looked for at the server too: nothing may have come.
 
 mod attacks;
+mod git;
 mod lent;
 mod opened;
 mod reach;

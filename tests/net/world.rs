@@ -237,6 +237,54 @@ impl World {
         all.map(|stored| stored.unwrap().entry).filter(|entry| entry.action == action).collect()
     }
 
+    /// Writes a file of the project as its owner.
+    pub fn file(&self, name: &str, text: &str) {
+        let path = self.project().join(name);
+        std::fs::write(&path, text).unwrap();
+        if let Who::User(user) = self.who {
+            std::os::unix::fs::chown(&path, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    fn host_git(&self, arguments: &[&str]) -> String {
+        let git = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(git.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&git.stderr));
+        String::from_utf8_lossy(&git.stdout).into_owned()
+    }
+
+    /// A forge at port 80: repositories with one commit each, served by git's own program, to which anybody may push.
+    pub fn forge(&self, repositories: &[&str]) -> Forge {
+        let root = self.folder.path().join("forge");
+        for name in repositories {
+            let path = root.join(format!("{name}.git")).display().to_string();
+            self.host_git(&["init", "-q", "--bare", &path]);
+            self.host_git(&["-C", &path, "config", "http.receivepack", "true"]);
+            let tree = self.host_git(&["-C", &path, "hash-object", "-t", "tree", "-w", "/dev/null"]);
+            let commit = self.host_git(&["-C", &path, "commit-tree", tree.trim(), "-m", "first"]);
+            self.host_git(&["-C", &path, "update-ref", "refs/heads/main", commit.trim()]);
+        }
+        let program = self.folder.path().join("forge.py");
+        std::fs::write(&program, FORGE).unwrap();
+        let mut command = self.inside("python3");
+        let child = command.arg(program).arg(PUBLIC).arg(root).stdout(Stdio::piped()).spawn().unwrap();
+        let mut forge = Forge(child);
+        let mut ready = [0];
+        forge.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        forge
+    }
+
+    /// The refs of one of its repositories.
+    pub fn forge_refs(&self, name: &str) -> String {
+        let path = self.folder.path().join("forge").join(format!("{name}.git")).display().to_string();
+        self.host_git(&["-C", &path, "for-each-ref", "--format=%(refname)"])
+    }
+
     /// Does something in a thread that is in this internet.
     fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = std::fs::File::open(format!("/proc/{}/ns/net", self.holder.id())).unwrap();
@@ -294,6 +342,48 @@ impl World {
         Arc::new(config)
     }
 }
+
+/// A forge at work.
+pub struct Forge(Child);
+
+impl Drop for Forge {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Gives requests to `git http-backend`, as a web server would.
+const FORGE: &str = r#"
+import http.server, os, subprocess, sys
+address, root = sys.argv[1:]
+class Forge(http.server.BaseHTTPRequestHandler):
+    def body(self):
+        if self.headers.get('Transfer-Encoding') != 'chunked':
+            return self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        out = b''
+        while True:
+            size = int(self.rfile.readline(), 16)
+            out += self.rfile.read(size); self.rfile.readline()
+            if size == 0: return out
+    def answer(self):
+        path, _, query = self.path.partition('?')
+        env = dict(os.environ, GIT_PROJECT_ROOT=root, GIT_HTTP_EXPORT_ALL='1', PATH_INFO=path, QUERY_STRING=query,
+                   REQUEST_METHOD=self.command, CONTENT_TYPE=self.headers.get('Content-Type') or '', REMOTE_ADDR='1.2.3.4',
+                   GIT_CONFIG_COUNT='1', GIT_CONFIG_KEY_0='safe.directory', GIT_CONFIG_VALUE_0='*')
+        if self.headers.get('Git-Protocol'): env['GIT_PROTOCOL'] = self.headers['Git-Protocol']
+        if self.headers.get('Content-Encoding'): env['HTTP_CONTENT_ENCODING'] = self.headers['Content-Encoding']
+        out = subprocess.run(['git', 'http-backend'], input=self.body(), env=env, stdout=subprocess.PIPE).stdout
+        head, _, content = out.partition(b'\r\n\r\n')
+        fields = dict(line.split(': ', 1) for line in head.decode().split('\r\n') if ': ' in line)
+        self.send_response(int(fields.pop('Status', '200').split()[0]))
+        for name, value in fields.items(): self.send_header(name, value)
+        self.send_header('Content-Length', str(len(content))); self.end_headers(); self.wfile.write(content)
+    do_GET = do_POST = answer
+    def log_message(self, *words): pass
+server = http.server.ThreadingHTTPServer((address, 80), Forge)
+sys.stdout.write('!'); sys.stdout.flush(); server.serve_forever()
+"#;
 
 /// What is wrong with a certificate.
 #[derive(Clone, Copy)]

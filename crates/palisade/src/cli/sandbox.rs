@@ -57,11 +57,14 @@ pub(crate) struct RunArgs {
     /// Let it reach what this set of rules allows, such as `github-read` or `npm-install`
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Vec<String>,
+    /// Let it reach what the rules in this file allow (TOML, see docs/network.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
     /// Lend it the secret in this variable: inside stands a word for it, and the secret itself goes to its host only
     #[arg(long, value_name = "NAME[=HOST[:PORT]]")]
     pub(crate) secret: Vec<String>,
     /// No network, also for a command whose needs are known
-    #[arg(long, conflicts_with_all = ["allow", "preset", "secret"])]
+    #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret"])]
     pub(crate) offline: bool,
     /// Say what it reaches, and what is refused, while it runs
     #[arg(long)]

@@ -358,6 +358,14 @@ fn rules(args: &RunArgs, presets: Vec<String>) -> Result<Vec<Rule>, Failure> {
         let rule = Rules::allowing(text).map_err(|what| wrong(format!("--allow {text}: {what}")))?;
         all.push(Rule { label: Some(format!("--allow {text}")), ..rule });
     }
+    for path in &args.rules {
+        let text = super::run::bytes(path).map_err(Failure::file(path))?;
+        let text = text.ok_or_else(|| wrong(format!("--rules {}: there is no such file", path.display())))?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let read =
+            Rules::from_toml(&text).map_err(|faults| wrong(format!("{}: {faults}", path.display())))?;
+        all.extend(read.list().map(|(_, rule, _)| rule.clone()));
+    }
     let mut presets: Vec<String> = args.preset.iter().cloned().chain(presets).collect();
     presets.sort();
     presets.dedup();

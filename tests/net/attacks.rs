@@ -1,6 +1,6 @@
 //! Attacks on the network from inside, row by row of the specification.
 
-use crate::world::{EVERYONE, PUBLIC, World, is_left_alone};
+use crate::world::{Certificate, EVERYONE, PUBLIC, World, is_left_alone};
 
 /// Sends each of these as it is, on a connection of its own, and says what came back first.
 const RAW: &str = "
@@ -79,7 +79,7 @@ for i, case in enumerate(cases):
         let world = World::new(who);
         let server = world.http(PUBLIC, 80);
         let said = world.run(&["--allow", "site.test:80"], &python(cases)).ok();
-        assert_eq!(said.out.trim(), "41", "{who:?}");
+        assert_eq!(said.out.trim(), "41", "{who:?}: {}", said.out);
         assert_eq!(server.asked(), Vec::<String>::new());
     }
 }
@@ -239,5 +239,47 @@ print(socks(b'SITE.test'), socks(b'site.test.'), connect(b'Site.Test'), connect(
         let _server = world.http(PUBLIC, 80);
         let said = world.run(&["--allow", "**.site.test:80", "--allow", "site.test:80"], &python(cases)).ok();
         assert_eq!(said.out.trim(), "[] []\n0 0 200 200", "{who:?} {}", said.err);
+    }
+}
+
+#[test]
+fn adv_n09_who_speaks_late_or_oddly_is_heard_all_the_same() {
+    let cases = r#"
+import ssl, time
+def hello(name):
+    c = ssl.create_default_context(); c.check_hostname = False; c.verify_mode = ssl.CERT_NONE
+    a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
+    o = c.wrap_bio(a, b, server_hostname=name)
+    try: o.do_handshake()
+    except ssl.SSLWantReadError: pass
+    return b.read()
+def slow(data, port, first, pause):
+    s = socket.create_connection(('site.test', port), 5); s.settimeout(3)
+    got = b''
+    try:
+        s.sendall(data[:first]); time.sleep(pause); s.sendall(data[first:])
+        got = s.recv(1000)
+    except OSError: pass
+    return got[:1] == b'\x16' or b' 200 ' in got[:20]
+# The test can fail: the right name is answered, also late.
+print(slow(hello('site.test'), 8443, 1, 0.5), slow(hello('site.test'), 8443, 0, 0.5))
+print(slow(hello('evil.test'), 8443, 1, 0.5), slow(hello('evil.test'), 8443, 0, 0.5), slow(hello('evil.test'), 8443, 200, 0))
+R = b' /x HTTP/1.1\r\nHost: evil.test\r\n\r\n'
+print(slow(b'GET' + R, 8080, 1, 0.5), slow(b'GET' + R, 8080, 0, 0.5), slow(b'PROPFIND' + R, 8080, 9, 0), slow(b'\r\nGET' + R, 8080, 2, 0.5), slow(b'get' + R, 8080, 3, 0))
+"#;
+    for who in EVERYONE {
+        let world = World::new(who);
+        let good = Certificate { expired: false, trusted: true };
+        let secure = world.bad_https(PUBLIC, 8443, &["site.test", "evil.test"], good);
+        let plain = world.http(PUBLIC, 8080);
+        let said =
+            world.run(&["--allow", "site.test:8443", "--allow", "site.test:8080"], &python(cases)).ok();
+        assert_eq!(
+            said.out.trim(),
+            "True True\nFalse False False\nFalse False False False False",
+            "{who:?} {}",
+            said.err
+        );
+        assert_eq!((plain.asked().len(), secure.asked().len()), (0, 0));
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::world::{EVERYONE, PUBLIC, World};
 
-const SECRET: &str = "sk-test-Qm9yZWRvbUlzQVZpcnR1ZTEyMzQ1Njc4";
+const SECRET: &str = "sk-Qm9y/ZWRvbUlz+QVZpcnR1ZTEy~MzQ1Njc4XyZ0";
+const ESCAPED: &str = "sk-Qm9y%2FZWRvbUlz%2BQVZpcnR1ZTEy~MzQ1Njc4XyZ0";
 const LENT: [&str; 2] = ["--secret", "MY_KEY=site.test"];
 
 fn run(world: &World, options: &[&str], script: &str) -> crate::world::Said {
@@ -27,13 +28,13 @@ fn egr_13_the_secret_reaches_its_host_and_is_nowhere_inside() {
             find / -xdev -type f -size -200k -newer /proc/1/stat 2>/dev/null | head -200 | xargs cat >> all 2>/dev/null || true";
         let said = run(&world, &[], script).ok();
         let word = said.out.strip_prefix("word ").unwrap().trim();
-        assert!(word.starts_with("sk-test-") && word.len() == SECRET.len() && word != SECRET, "{word}");
+        assert!(word.starts_with("sk-") && word.len() == SECRET.len() && word != SECRET, "{word}");
         let seen = server.seen();
         assert_eq!(seen.len(), 6, "{who:?} {:?} {}", server.asked(), said.err);
         let basic = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("user:{SECRET}"));
         for request in &seen {
             let all = format!("{}{}", request.head, String::from_utf8_lossy(&request.body));
-            assert!(all.contains(SECRET) || all.contains(&basic), "{all}");
+            assert!([SECRET, ESCAPED, &basic].iter().any(|form| all.contains(form)), "{all}");
             assert!(!all.contains(word), "{all}");
         }
         let inside = std::fs::read(world.project().join("all")).unwrap();
@@ -68,7 +69,11 @@ fn adv_c02_a_word_that_is_sent_to_another_host_is_refused_in_every_writing() {
         assert_eq!(said.out.lines().next(), Some("200"), "{} {}", said.out, said.err);
         assert_eq!(said.out.lines().skip(1).collect::<Vec<_>>(), ["403"; 9], "{}", said.err);
         assert_eq!((server.asked().len(), plain.asked().len()), (1, 0), "{who:?}");
-        assert_eq!(world.entries("network.finding").len(), 9);
+        // The first of each kind by itself, the rest counted.
+        let times = |entry: &ledger::Entry| {
+            entry.detail.get("times").map_or(1, |times| times.parse::<u32>().unwrap() - 1)
+        };
+        assert_eq!(world.entries("network.finding").iter().map(times).sum::<u32>(), 9);
         assert!(said.err.contains("the secret `MY_KEY`") && !said.err.contains(SECRET), "{}", said.err);
     }
 }
@@ -111,10 +116,22 @@ fn adv_c03_an_answer_that_gives_the_secret_back_is_masked() {
     for who in EVERYONE {
         let world = World::new(who);
         let _server = world.https(PUBLIC, &["site.test"]);
-        let said = run(&world, &[], "curl -fsS -H \"x-key: $MY_KEY\" https://site.test/echo").ok();
-        assert!(said.out.contains("x-key: ****") && !said.out.contains(SECRET), "{}", said.out);
-        assert_eq!(world.entries("network.finding").len(), 1);
-        said.tells("the answer carried the secret `MY_KEY`");
+        let script = "
+            curl -fsS -H \"x-key: $MY_KEY\" https://site.test/header
+            curl -fsS \"https://site.test/query?key=$MY_KEY\"
+            curl -fsS -d \"key=$MY_KEY\" https://site.test/form
+            curl -fsS --compressed -H 'Content-Type: application/json' -d \"{\\\"key\\\":\\\"$MY_KEY\\\"}\" https://site.test/json
+            curl -fsS -H \"x-key: $MY_KEY\" -H 'Range: bytes=0-9' https://site.test/range";
+        let said = run(&world, &[], script).ok();
+        assert!(!said.out.contains(SECRET) && !said.out.contains(ESCAPED), "{}", said.out);
+        assert_eq!(said.out.matches(&"*".repeat(40)).count(), 5, "{}", said.out);
+        assert!(!said.out.contains("Range:") && !said.out.contains("gzip"), "{}", said.out);
+        assert_eq!(world.entries("network.finding").len(), 5);
+        let said = said.tells("the answer carried the secret `MY_KEY`");
+        // What cannot be masked is not opened.
+        let upgrade = "curl -sS -o /dev/null -w '%{http_code}' --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' \
+            -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==' https://site.test/socket";
+        assert_eq!(run(&world, &[], upgrade).out, "403", "{}", said.err);
     }
 }
 

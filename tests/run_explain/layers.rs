@@ -110,7 +110,7 @@ fn addresses_of_others_are_out_of_reach() {
         let scene = Scene::new(who);
         let connect = "import socket; socket.create_connection(('192.0.2.1', 80))";
         let said = scene.explained(&[], &["python3", "-c", connect]).ends_with(1);
-        said.tells("network", "192.0.2.1:80", "egress");
+        said.tells("network", "192.0.2.1:80", "--allow HOST");
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
         let connect = format!("import socket; socket.create_connection(('127.0.0.1', {port}))");

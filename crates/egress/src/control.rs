@@ -8,6 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rules::Rule;
 use rustix::net::{
@@ -16,7 +17,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::names::Named;
 
@@ -44,8 +45,8 @@ pub enum Order<L = Loan> {
         /// Which set, counted from one.
         generation: u64,
     },
-    /// An address stands for a name.
-    Name(Named),
+    /// Addresses stand for names.
+    Names(Vec<Named>),
     /// Connections come to the listeners that come along.
     Listen,
 }
@@ -179,6 +180,8 @@ pub enum Report {
         /// What went wrong, if something did.
         trouble: Option<String>,
     },
+    /// There is nothing more to say.
+    Last,
     /// It cannot go on.
     Broken {
         /// Why.
@@ -188,7 +191,11 @@ pub enum Report {
 
 /// One end.
 #[derive(Debug)]
-pub struct Line(OwnedFd);
+pub struct Line {
+    socket: OwnedFd,
+    /// Where packets are read to: wiped after each.
+    buffer: Mutex<Vec<u8>>,
+}
 
 impl Line {
     /// Both ends.
@@ -198,19 +205,19 @@ impl Line {
     pub fn pair() -> io::Result<(Self, Self)> {
         let (near, far) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Self(near), Self(far)))
+        Ok((Self::of(near), Self::of(far)))
     }
 
     /// The end that was given to this process.
     #[must_use]
     pub fn of(fd: OwnedFd) -> Self {
-        Self(fd)
+        Self { socket: fd, buffer: Mutex::new(Vec::new()) }
     }
 
     /// The descriptor, for whoever starts the other side.
     #[must_use]
     pub fn into_fd(self) -> OwnedFd {
-        self.0
+        self.socket
     }
 
     /// Says something.
@@ -230,7 +237,7 @@ impl Line {
         }
         let flags = if waits { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
         loop {
-            match rustix::net::sendmsg(&self.0, &[io::IoSlice::new(&bytes)], &mut passed, flags) {
+            match rustix::net::sendmsg(&self.socket, &[io::IoSlice::new(&bytes)], &mut passed, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 other => return Ok(other.map(drop)?),
             }
@@ -242,14 +249,15 @@ impl Line {
     /// # Errors
     /// When what came is not understood. With `waits` false also when nothing came ([`io::ErrorKind::WouldBlock`]).
     pub fn hear<T: DeserializeOwned>(&self, waits: bool) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-        let mut bytes = Zeroizing::new(vec![0; MOST_BYTES]);
+        let mut bytes = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes.resize(MOST_BYTES, 0);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
         let mut with = RecvAncillaryBuffer::new(&mut space);
         let flags =
             if waits { RecvFlags::CMSG_CLOEXEC } else { RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT };
         let got = loop {
             let mut parts = [io::IoSliceMut::new(&mut bytes)];
-            match rustix::net::recvmsg(&self.0, &mut parts, &mut with, flags) {
+            match rustix::net::recvmsg(&self.socket, &mut parts, &mut with, flags) {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::CONNRESET) => return Ok(None),
                 other => break other?.bytes,
@@ -261,16 +269,17 @@ impl Line {
                 passed.extend(fds);
             }
         }
-        match bytes.get(..got).unwrap_or_default() {
-            [] => Ok(None),
-            text => Ok(Some((serde_json::from_slice(text)?, passed))),
-        }
+        let text = bytes.get_mut(..got).unwrap_or_default();
+        let heard = if text.is_empty() { Ok(None) } else { serde_json::from_slice(text).map(Some) };
+        // A secret may have been in it.
+        text.zeroize();
+        Ok(heard?.map(|heard| (heard, passed)))
     }
 }
 
 impl AsFd for Line {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

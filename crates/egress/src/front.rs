@@ -18,7 +18,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use crate::control::{Line, Loan, Order, Report};
 use crate::dns::{self, Answer, Kind};
-use crate::names::{self, Table};
+use crate::names::{self, Named, Table};
 
 /// The name that tells a sandbox about itself.
 pub const OWN_NAME: &str = "palisade.local";
@@ -30,6 +30,10 @@ const SECONDS: u32 = 60;
 const AT_ONCE: usize = 256;
 /// The first rules of a set in one packet, and so on: a packet has a bound.
 const PER_PACKET: usize = 64;
+/// Names in one packet: each has 253 letters at most.
+const NAMES_PER_PACKET: usize = 256;
+/// How long names that the proxy does not take now are kept before it is tried again.
+const AGAIN: Duration = Duration::from_millis(5);
 /// How long a proxy that dies at once is left alone.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long the proxy may take to take an order.
@@ -37,15 +41,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the proxy may take to make its authority.
 const MAKING: Duration = Duration::from_secs(10);
 /// How long the last words of a proxy are waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Refused names that are told each once; more are only counted.
 const MOST_TOLD: usize = 256;
+/// So many questions for names that nothing allows are more than a mistake: names carry data too.
+pub const MANY_NAMES: u64 = 100;
 
 /// What is to be recorded.
 #[derive(Debug)]
 pub enum Told {
     /// A name that no rule could allow was asked for, for the first time.
     Unlisted(String),
+    /// Names that no rule could allow were asked for [`MANY_NAMES`] times.
+    ManyNames,
     /// What the proxy says.
     Proxy(Report),
     /// The proxy ended by itself.
@@ -89,6 +97,10 @@ pub struct Front {
     /// Who the proxy becomes if we are root.
     user: Option<(u32, u32)>,
     proxy: Option<Proxy>,
+    /// Names that the proxy has not been told yet.
+    untold: Vec<Named>,
+    /// When it is told them, if it did not take them before.
+    again_at: Option<Instant>,
     not_before: Option<Instant>,
     started_at: Option<Instant>,
     told: HashSet<String>,
@@ -119,6 +131,8 @@ impl Front {
             program,
             user,
             proxy: None,
+            untold: Vec::new(),
+            again_at: None,
             not_before: None,
             started_at: None,
             told: HashSet::new(),
@@ -177,7 +191,7 @@ impl Front {
     /// When it wants to be called even if nothing came.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
-        self.not_before
+        [self.not_before, self.again_at].into_iter().flatten().min()
     }
 
     /// What was counted.
@@ -193,6 +207,7 @@ impl Front {
             self.not_before = None;
         }
         self.hear(&mut told);
+        self.tell_names();
         for at in 0..self.questions.len() {
             for _ in 0..AT_ONCE {
                 if !self.question(at, &mut told) {
@@ -210,6 +225,26 @@ impl Front {
             }
         }
         told
+    }
+
+    /// Tells the proxy names that it does not know yet; true if it knows them all.
+    fn tell_names(&mut self) -> bool {
+        self.again_at = None;
+        let Some(proxy) = &self.proxy else {
+            // One that is started is told all of them.
+            self.untold.clear();
+            return true;
+        };
+        while let Some(some) =
+            self.untold.get(..self.untold.len().min(NAMES_PER_PACKET)).filter(|some| !some.is_empty())
+        {
+            if proxy.line.say(&Order::<Loan>::Names(some.to_vec()), &[], false).is_err() {
+                self.again_at = Some(Instant::now() + AGAIN);
+                return false;
+            }
+            self.untold.drain(..self.untold.len().min(NAMES_PER_PACKET));
+        }
+        true
     }
 
     /// Puts other rules in force: here for names at once, in the proxy as soon as it says so.
@@ -236,6 +271,7 @@ impl Front {
             // It says what is still to be said when it hears that nobody will order anything any more.
             let _ = rustix::net::shutdown(&proxy.line, rustix::net::Shutdown::Write);
             let until = Instant::now() + LAST_WORDS;
+            let mut is_whole = false;
             while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
             {
                 let Ok(left) = rustix::time::Timespec::try_from(left) else { break };
@@ -244,9 +280,18 @@ impl Front {
                     break;
                 }
                 match proxy.line.hear(false) {
+                    Ok(Some((Report::Last, _))) => {
+                        is_whole = true;
+                        break;
+                    }
                     Ok(Some((report, _))) => told.push(Told::Proxy(report)),
                     Ok(None) | Err(_) => break,
                 }
+            }
+            if !is_whole {
+                told.push(Told::ProxyGone(
+                    "its last words were not heard: decisions may be missing here".into(),
+                ));
             }
             let _ = proxy.child.kill();
             let _ = proxy.child.wait();
@@ -320,9 +365,11 @@ impl Front {
             for loan in &self.loans {
                 proxy.line.say(&Order::<&Loan>::Lend(loan), &[], true)?;
             }
-            for named in self.names.all() {
-                proxy.line.say(&Order::<Loan>::Name(named), &[], true)?;
+            let names: Vec<Named> = self.names.all().collect();
+            for some in names.chunks(NAMES_PER_PACKET) {
+                proxy.line.say(&Order::<Loan>::Names(some.to_vec()), &[], true)?;
             }
+            self.untold.clear();
             say_rules(&proxy.line, &self.rules, self.generation)?;
             // Last: whoever comes meets the rules.
             if self.connections.is_empty() { Ok(()) } else { listen(&proxy.line, &self.connections) }
@@ -369,18 +416,21 @@ impl Front {
         let could = name.parse::<rules::Name>().is_ok_and(|name| self.compiled.could_allow(&name));
         if !could {
             self.counts.unlisted += 1;
+            if self.counts.unlisted == MANY_NAMES {
+                told.push(Told::ManyNames);
+            }
             if self.told.len() < MOST_TOLD && self.told.insert(name.to_owned()) {
                 told.push(Told::Unlisted(name.to_owned()));
             }
             return Answer::NoSuchName;
         }
         let Ok((named, is_new)) = self.names.give(name) else { return Answer::Failure };
-        if is_new
-            && let Some(proxy) = &self.proxy
-            && proxy.line.say(&Order::<Loan>::Name(named.clone()), &[], false).is_err()
-        {
-            // Without this name it would refuse; a new one is told all of them.
-            self.drop_proxy();
+        if is_new {
+            self.untold.push(named.clone());
+        }
+        // Without this name the proxy would refuse: whoever asks again gets it when it has been told.
+        if !self.tell_names() {
+            return Answer::Failure;
         }
         self.counts.named += 1;
         let has_v6 = self.connections.len() > 1;

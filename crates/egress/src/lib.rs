@@ -26,4 +26,4 @@ pub mod websocket;
 
 mod cursor;
 
-pub use front::{Counts, Front, Told};
+pub use front::{Counts, Front, MANY_NAMES, Told};

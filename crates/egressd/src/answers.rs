@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use egress::http1::Request;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -21,6 +22,17 @@ pub(crate) fn text(status: u16, why: &str, stays: bool) -> Vec<u8> {
         "see": "http://palisade.local/",
     });
     json(status, title, &body, stays)
+}
+
+/// The same to a request: one that asks for the head only gets no more.
+pub(crate) fn to(request: &Request, status: u16, why: &str, stays: bool) -> Vec<u8> {
+    let mut whole = text(status, why, stays);
+    if request.method.as_str() == "HEAD"
+        && let Some(end) = whole.windows(4).position(|four| four == b"\r\n\r\n")
+    {
+        whole.truncate(end + 4);
+    }
+    whole
 }
 
 /// A whole answer with a document.
@@ -68,6 +80,15 @@ pub(crate) async fn linger(inside: &TcpStream) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_for_the_head_gets_no_more() {
+        let asked = |method: &str| {
+            let request = format!("{method} / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            String::from_utf8(to(&Request::parse(request.as_bytes()).unwrap(), 403, "no", true)).unwrap()
+        };
+        assert!(asked("HEAD").ends_with("\r\n\r\n") && asked("GET").ends_with("}\n"));
+    }
 
     #[test]
     fn an_answer_is_whole_and_says_why_whatever_the_words_are() {

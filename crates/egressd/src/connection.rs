@@ -15,9 +15,10 @@ use egress::names;
 use rules::{Host, Look};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::dial::dial;
-use crate::first::{self, First};
+use crate::first::{self, First, Waits};
 use crate::house::House;
 use crate::relay::{self, Moved};
 
@@ -89,7 +90,12 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
         Some(_) => match house.named(to.ip()).await.and_then(|name| name.parse::<rules::Name>().ok()) {
             Some(name) => Host::Name(name),
             // It stands for no name of this sandbox.
-            None => return reset(&inside),
+            None => {
+                let wanted = wanted(&Host::Address(to.ip()), to.port());
+                let why = "this address stands for no name that was asked for here".to_owned();
+                house.judged(&wanted, Verdict::Refused { why }, None).await;
+                return reset(&inside);
+            }
         },
     };
     admit(house, host, to.port(), inside, Vec::new()).await;
@@ -97,58 +103,71 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
 
 /// Judges where a connection goes, and goes on with it if it may.
 pub(crate) async fn admit(house: Arc<House>, host: Host, port: u16, inside: TcpStream, mut read: Vec<u8>) {
-    let judged = house.rules().connect(&host, port);
-    let first = match first::read(&inside, &mut read, port == 80 || port == 443).await {
-        Ok(First::Gone) | Err(_) => return,
-        Ok(first) => first,
-    };
-    let look = match judged {
+    let waits = if port == 80 || port == 443 { Waits::Speaks } else { Waits::Glances };
+    let mut turns = house.turns();
+    let look = match house.rules().connect(&host, port) {
         Ok((_, look)) => look,
         Err(verdict) => {
+            // Before anything is read: whoever says nothing was refused as well.
             house.judged(&wanted(&host, port), verdict.clone(), None).await;
+            let first = first::read(&inside, &mut read, waits).await.unwrap_or(First::Gone);
             return refuse(&inside, &first, &verdict).await;
         }
     };
+    let first = tokio::select! {
+        first = first::read(&inside, &mut read, waits) => first.unwrap_or(First::Gone),
+        () = forbidden(&house, &mut turns, &host, port) => return reset(&inside),
+    };
     let admitted = Admitted { house, host, port, inside, read };
+    match (check(&admitted.host, look, &first), first) {
+        (_, First::Gone) => {}
+        (Err(why), first) => refused(admitted, &first, why).await,
+        (Ok(()), First::Http) => crate::http::serve(admitted).await,
+        (Ok(()), First::Tls(_)) if look == Look::Inspect => crate::tls::serve(admitted).await,
+        (Ok(()), First::Silent) => pass(admitted, true).await,
+        (Ok(()), First::Tls(_) | First::OddTls(_) | First::Other) => pass(admitted, false).await,
+    }
+}
+
+/// Whether what the client says first agrees with where its connection goes, and with how it is looked at.
+fn check(host: &Host, look: Look, first: &First) -> Result<(), String> {
     match first {
-        First::Http => crate::http::serve(admitted).await,
         First::Tls(hello) => {
-            let named = hello.server_name.as_ref().map(|name| name.as_str().to_owned());
-            let agrees = match (&admitted.host, &named) {
+            let named = hello.server_name.as_ref().map(|name| name.as_str());
+            let agrees = match (host, named) {
                 (Host::Name(host), Some(name)) => host.as_str() == name,
                 (Host::Address(_), None) => true,
                 (Host::Name(_), None) | (Host::Address(_), Some(_)) => false,
             };
-            match (agrees, look) {
-                // There may be another greeting in it, for somebody else, which only the server can read.
-                (true, Look::Pass) if hello.ech => {
-                    let why =
-                        "the greeting has a part that is encrypted, and may name another host".to_owned();
-                    refused(admitted, &First::Tls(hello), why).await;
-                }
-                (false, _) => {
-                    let named = named.unwrap_or_else(|| "nobody".into());
-                    let why = format!(
-                        "the client greets `{named}`, and the connection goes to `{}`",
-                        admitted.host
-                    );
-                    refused(admitted, &First::Tls(hello), why).await;
-                }
-                (true, Look::Pass) => pass(admitted).await,
-                (true, Look::Inspect) => crate::tls::serve(admitted).await,
+            if !agrees {
+                let named = named.unwrap_or("nobody");
+                return Err(format!("the client greets `{named}`, and the connection goes to `{host}`"));
             }
+            // There may be another greeting in it, for somebody else, which only the server can read.
+            if hello.ech && look == Look::Pass {
+                return Err("the greeting has a part that is encrypted, and may name another host".into());
+            }
+            Ok(())
         }
-        First::OddTls(bad) => {
-            let why = format!("the greeting cannot be read in one way only: {bad}");
-            refused(admitted, &First::OddTls(bad), why).await;
-        }
+        First::OddTls(bad) => Err(format!("the greeting cannot be read in one way only: {bad}")),
         First::Other | First::Silent if look == Look::Inspect => {
-            let why = "a rule wants to see inside, and this is neither HTTP nor TLS".to_owned();
-            refused(admitted, &First::Other, why).await;
+            Err("a rule wants to see inside, and this is neither HTTP nor TLS".into())
         }
-        First::Other | First::Silent => pass(admitted).await,
-        First::Gone => {}
+        First::Http | First::Other | First::Silent | First::Gone => Ok(()),
     }
+}
+
+/// Whether the first words of a client that let its server speak first may go there.
+pub(crate) fn may_follow(host: &Host, first: &First) -> Result<(), String> {
+    match first {
+        First::Http => Err("a request on a connection that was to be something else".into()),
+        first => check(host, Look::Pass, first),
+    }
+}
+
+/// Comes back when the rules no longer allow a connection there at all.
+pub(crate) async fn forbidden(house: &House, turns: &mut watch::Receiver<u64>, host: &Host, port: u16) {
+    while turns.changed().await.is_ok() && house.rules().connect(host, port).is_ok() {}
 }
 
 async fn refused(admitted: Admitted, first: &First, why: String) {
@@ -166,8 +185,8 @@ fn destination(inside: &TcpStream) -> Option<SocketAddr> {
     to.ok().filter(|to| !to.ip().is_loopback())
 }
 
-/// Carries bytes without seeing what they are.
-async fn pass(admitted: Admitted) {
+/// Carries bytes without seeing what they are. `is_silent`: the client has said nothing yet, and is heard when it does.
+async fn pass(admitted: Admitted, is_silent: bool) {
     let Admitted { house, host, port, inside, read, .. } = admitted;
     let (wanted, begun) = (wanted(&host, port), Instant::now());
     let mut turns = house.turns();
@@ -192,6 +211,9 @@ async fn pass(admitted: Admitted) {
         if !read.is_empty() {
             outside.write_all(&read).await?;
             moved.sent.fetch_add(u64::try_from(read.len()).unwrap_or_default(), Ordering::Relaxed);
+        }
+        if is_silent {
+            return relay::spoken_to(&house.pipes, &inside, &outside, &moved, &host).await;
         }
         relay::both(&house.pipes, &inside, &outside, &moved).await
     };

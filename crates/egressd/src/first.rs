@@ -13,19 +13,10 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const GLANCE: Duration = Duration::from_millis(200);
 /// The most that is read before it is known what it is.
 const MOST: usize = hello::MAX_HELLO + 1024;
-/// What a request begins with.
-const METHODS: [&[u8]; 10] = [
-    b"GET ",
-    b"HEAD ",
-    b"POST ",
-    b"PUT ",
-    b"DELETE ",
-    b"OPTIONS ",
-    b"PATCH ",
-    b"TRACE ",
-    b"CONNECT ",
-    b"PRI ",
-];
+/// The longest word that may be a method.
+const WORD: usize = 64;
+/// The longest first line that is waited for.
+const LINE: usize = 16 * 1024;
 
 /// What a connection is for.
 #[derive(Debug)]
@@ -44,20 +35,42 @@ pub(crate) enum First {
     Gone,
 }
 
-/// Reads until it is clear what comes; what was read is in `bytes`. `waits`: whether a client that says nothing is waited for.
-pub(crate) async fn read(stream: &TcpStream, bytes: &mut Vec<u8>, waits: bool) -> io::Result<First> {
-    let until = Instant::now() + if waits { PATIENCE } else { GLANCE };
+/// How long a client is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It must speak first.
+    Speaks,
+    /// The server may be the one who speaks first.
+    Glances,
+    /// It may speak whenever it likes, because its server has spoken or may.
+    Ever,
+}
+
+/// Reads until it is clear what comes; what was read is in `bytes`. Whoever has begun to speak is waited for.
+pub(crate) async fn read(stream: &TcpStream, bytes: &mut Vec<u8>, waits: Waits) -> io::Result<First> {
+    let mut until = match waits {
+        Waits::Speaks => Some(Instant::now() + PATIENCE),
+        Waits::Glances => Some(Instant::now() + GLANCE),
+        Waits::Ever => None,
+    };
+    let mut has_begun = waits == Waits::Speaks;
     loop {
         if let Some(found) = judged(bytes) {
             return Ok(found);
         }
-        match timeout_at(until, more(stream, bytes)).await {
+        if !bytes.is_empty() && !has_begun {
+            (has_begun, until) = (true, Some(Instant::now() + PATIENCE));
+        }
+        let read = match until {
+            Some(until) => timeout_at(until, more(stream, bytes)).await,
+            None => Ok(more(stream, bytes).await),
+        };
+        match read {
             Ok(Ok(0)) if bytes.is_empty() => return Ok(First::Gone),
             Ok(Ok(0)) => return Ok(First::Other),
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(error),
-            Err(_) if bytes.is_empty() && !waits => return Ok(First::Silent),
-            Err(_) if !waits => return Ok(First::Other),
+            Err(_) if bytes.is_empty() && waits == Waits::Glances => return Ok(First::Silent),
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
     }
@@ -76,11 +89,26 @@ fn judged(bytes: &[u8]) -> Option<First> {
             Err(bad) => Some(First::OddTls(bad)),
         };
     }
-    if METHODS.iter().any(|method| bytes.starts_with(method)) {
+    // Some servers take empty lines before a request, and methods that nobody has heard of: what says that it is HTTP
+    // somewhere in its first line is taken for it, and read by our rules.
+    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let rest = bytes.get(blank..).unwrap_or_default();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let word = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+    if word.len() > WORD || !word.iter().all(is_plain) {
+        return Some(First::Other);
+    }
+    if word.len() == rest.len() {
+        return None;
+    }
+    let (line, is_whole) = match rest.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (rest.get(..end).unwrap_or_default(), true),
+        None => (rest, rest.len() > LINE),
+    };
+    if line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/")) {
         return Some(First::Http);
     }
-    let could = METHODS.iter().any(|method| method.starts_with(bytes));
-    (!could).then_some(First::Other)
+    is_whole.then_some(First::Other)
 }
 
 /// Reads what there is.
@@ -102,12 +130,22 @@ mod tests {
     #[test]
     fn the_first_bytes_tell_what_comes() {
         let word = |bytes: &[u8]| judged(bytes).map(|first| format!("{first:?}"));
-        for undecided in ["", "G", "GET", "POS", "\u{16}"] {
+        for undecided in ["", "G", "GET / ", "POS", "\u{16}", "\r\n", "\r\nGET", "SSH-2.0-x", "EHLO x"] {
             assert_eq!(word(undecided.as_bytes()), None, "{undecided:?}");
         }
-        assert_eq!(word(b"GET / HTTP/1.1").as_deref(), Some("Http"));
-        assert_eq!(word(b"PRI * HTTP/2.0").as_deref(), Some("Http"));
-        for other in ["SSH-2.0-x", "GETX", "get / ", "\u{0}", "EHLO x"] {
+        let requests = [
+            "GET / HTTP/1.1",
+            "PRI * HTTP/2.0",
+            "PROPFIND /x HTTP/1.1\r\n",
+            "get / http/1.1",
+            "GET /a\u{7f}\u{0}b HTTP/1.1\r\n",
+            "\r\n\nGET / HTTP/1.1 \r\n",
+        ];
+        for http in requests {
+            assert_eq!(word(http.as_bytes()).as_deref(), Some("Http"), "{http:?}");
+        }
+        for other in ["SSH-2.0-x\r\n", "GET /\r\n", "\u{0}", "EHLO x\r\n", "*1\r\n$4\r\nPING\r\n", "\u{1}abc"]
+        {
             assert_eq!(word(other.as_bytes()).as_deref(), Some("Other"), "{other:?}");
         }
     }

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use egress::control::{Loan, Report, Verdict, Wanted};
 use egress::names::{Named, Table};
 use rules::{Decision, Host, Look, Rule, RuleId, Rules};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use crate::lent::Lent;
 use crate::relay::Pipes;
@@ -21,11 +21,15 @@ const REPORTS: usize = 1024;
 /// How long a name that the launcher has just given out may take to get here.
 const NAMING: Duration = Duration::from_millis(250);
 /// How long open connections may take to say that they are over.
-const CLOSING: Duration = Duration::from_millis(300);
+const CLOSING: Duration = Duration::from_secs(2);
+/// Long heads at once: 32 MiB at most.
+const LONG_HEADS: usize = 512;
+/// Contents that are kept as a whole at once: 32 MiB at most.
+const CONTENTS: usize = 128;
 /// Refusals that the sandbox is told of.
 const REMEMBERED: usize = 20;
 /// The most connections at once; more wait.
-pub(crate) const MOST_CONNECTIONS: usize = 16_384;
+pub(crate) const MOST_CONNECTIONS: usize = 8_192;
 
 /// A set of rules that holds.
 #[derive(Debug)]
@@ -72,6 +76,9 @@ pub(crate) struct House {
     reports: mpsc::Sender<Report>,
     pub(crate) pipes: Pipes,
     open: AtomicUsize,
+    /// How many long heads, and contents that are kept as a whole, there may be at once.
+    pub(crate) heads: Semaphore,
+    pub(crate) contents: Semaphore,
     emptied: Notify,
     authority: OnceLock<Authority>,
     lent: ArcSwap<Lent>,
@@ -102,6 +109,8 @@ impl House {
             reports,
             pipes: Pipes::default(),
             open: AtomicUsize::new(0),
+            heads: Semaphore::new(LONG_HEADS),
+            contents: Semaphore::new(CONTENTS),
             emptied: Notify::new(),
             authority: OnceLock::new(),
             lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
@@ -138,9 +147,11 @@ impl House {
         let _ = self.reports.blocking_send(report);
     }
 
-    /// An address stands for a name from now on.
-    pub(crate) fn name(&self, named: Named) {
-        self.table().take(named);
+    /// Addresses stand for names from now on.
+    pub(crate) fn name(&self, names: Vec<Named>) {
+        let mut table = self.table();
+        names.into_iter().for_each(|named| table.take(named));
+        drop(table);
         self.named.notify_waiters();
     }
 
@@ -254,10 +265,6 @@ impl House {
             }
         };
         let _ = tokio::time::timeout(CLOSING, waits).await;
-        // What they said last is still to be said: nothing may come behind it.
-        let until = tokio::time::Instant::now() + CLOSING;
-        while self.reports.capacity() < REPORTS && tokio::time::Instant::now() < until {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        self.say(Report::Last).await;
     }
 }

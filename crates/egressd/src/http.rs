@@ -8,6 +8,7 @@
 mod carry;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,11 +17,12 @@ use egress::http1::{Framing, HeadEnd, Request, Target, Upgrade};
 use egress::pkt_line;
 use rules::{Host, git};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use self::carry::{Counted, Guard};
 use crate::answers;
-use crate::connection::Admitted;
+use crate::connection::{Admitted, forbidden};
 use crate::dial::{NotDialled, dial};
 use crate::house::{Generation, House};
 use crate::lent::{Astray, Lent, Towards};
@@ -34,6 +36,8 @@ const ANSWER: Duration = Duration::from_secs(900);
 /// The most of a push that is read before it is judged.
 const MOST_OF_PUSH: usize = 256 * 1024;
 
+/// A head that is longer has to wait for its turn.
+const USUAL_HEAD: usize = 12 * 1024;
 /// The most content that secrets are put into.
 const MOST_OF_CONTENT: u64 = 256 * 1024;
 
@@ -60,7 +64,9 @@ pub(crate) struct Read<S> {
 
 impl<S: AsyncRead + Unpin> Read<S> {
     /// The next head; none if nothing comes any more.
-    async fn head(&mut self, rest: Duration) -> Result<Option<Vec<u8>>, Trouble> {
+    /// Heads that are long are kept for few at a time, of those that `room` has.
+    async fn head(&mut self, rest: Duration, room: Option<&Semaphore>) -> Result<Option<Vec<u8>>, Trouble> {
+        let mut has_room = None;
         let (mut end, mut until) = (HeadEnd::new(), None);
         loop {
             if let Some(length) = end.find(&self.bytes).map_err(|bad| Trouble::Odd(bad.to_string()))? {
@@ -74,7 +80,12 @@ impl<S: AsyncRead + Unpin> Read<S> {
                     until.get_or_insert_with(|| Instant::now() + HEAD.max(rest.min(HEAD)));
                 until.saturating_duration_since(Instant::now())
             };
-            self.bytes.reserve(8192);
+            if let (Some(room), None, true) = (room, &has_room, self.bytes.len() > USUAL_HEAD) {
+                let waited = timeout(HEAD, room.acquire()).await;
+                let late = || Trouble::Odd("too many long heads at once".into());
+                has_room = Some(waited.map_err(|_| late())?.map_err(|_| late())?);
+            }
+            self.bytes.reserve(4096);
             match timeout(limit, self.stream.read_buf(&mut self.bytes)).await {
                 Ok(Ok(0)) if self.bytes.is_empty() => return Ok(None),
                 Ok(Ok(0)) => return Err(Trouble::Odd("the head is cut".into())),
@@ -111,11 +122,32 @@ pub(crate) async fn serve(admitted: Admitted) {
     talk(&way, Read { stream: inside, bytes: read }).await;
 }
 
+/// A connection to a server, and the address that was dialled for it.
+struct Server {
+    read: Read<Box<dyn Stream>>,
+    address: SocketAddr,
+    /// Whether a request was served on it before: it may have ended since.
+    was_used: bool,
+}
+
+impl Server {
+    /// Whether it has not ended while it rested, and nobody has spoken unasked.
+    async fn is_quiet(&mut self) -> bool {
+        timeout(Duration::ZERO, self.read.stream.read_buf(&mut self.read.bytes)).await.is_err()
+    }
+}
+
 /// Serves one connection until it ends.
 pub(crate) async fn talk<S: Stream>(way: &Way, mut inside: Read<S>) {
-    let mut outside: Option<Read<Box<dyn Stream>>> = None;
+    let mut outside: Option<Server> = None;
+    let mut turns = way.house.turns();
     loop {
-        let head = match inside.head(RESTING).await {
+        let head = tokio::select! {
+            biased;
+            () = forbidden(&way.house, &mut turns, &way.host, way.port) => return,
+            head = inside.head(RESTING, Some(&way.house.heads)) => head,
+        };
+        let head = match head {
             Ok(Some(head)) => head,
             Ok(None) => return,
             Err(Trouble::Odd(why)) => return refuse_whole(way, &mut inside.stream, why).await,
@@ -147,8 +179,8 @@ async fn refuse_whole<S: Stream>(way: &Way, inside: &mut S, why: String) {
 async fn one<S: Stream>(
     way: &Way,
     inside: &mut Read<S>,
-    outside: &mut Option<Read<Box<dyn Stream>>>,
-    mut request: Request,
+    outside: &mut Option<Server>,
+    request: Request,
 ) -> Result<bool, Trouble> {
     let begun = Instant::now();
     let wanted = Wanted {
@@ -158,50 +190,67 @@ async fn one<S: Stream>(
         path: request.target.resource().map(|resource| resource.path().to_owned()),
     };
     let mut turns = way.house.turns();
-    turns.mark_unchanged();
     let generation = way.house.rules();
-    let judged = match judge(way, &generation, inside, &request).await {
-        Ok(judged) => judged,
-        Err(Trouble::Odd(why)) => Err(Refusal { why, status: 400, closes: true }),
-        Err(trouble) => return Err(trouble),
+    let judged = tokio::select! {
+        biased;
+        () = forbidden(&way.house, &mut turns, &way.host, way.port) => return Err(Trouble::Tightened),
+        judged = judge(way, &generation, inside, &request) => judged,
     };
     let (allowed, act) = match judged {
-        Ok(judged) => judged,
-        Err(refusal) => return refused(way, inside, &request, &wanted, refusal).await,
+        Ok(Ok(judged)) => judged,
+        Ok(Err(refusal)) => return refused(way, inside, &request, &wanted, refusal).await,
+        Err(Trouble::Odd(why)) => {
+            let refusal = Refusal { why, status: 400, closes: true };
+            return refused(way, inside, &request, &wanted, refusal).await;
+        }
+        Err(trouble) => return Err(trouble),
     };
     let lent = way.house.lent();
     let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
-    if !lent.is_empty()
-        && let Err(astray) = fill(&lent, inside, &mut request, towards).await?
-    {
-        way.house.found(&wanted, astray.why()).await;
-        let refusal = Refusal { why: astray.why(), status: 403, closes: true };
-        return refused(way, inside, &request, &wanted, refusal).await;
-    }
-    let mut server = match outside.take() {
-        Some(server) => server,
-        None => match connect(way, &generation).await {
-            Ok(server) => server,
-            Err(refusal) => {
-                return refused(way, inside, &request, &wanted, refusal).await;
-            }
-        },
-    };
-    way.house.judged(&wanted, allowed, None).await;
-    let mut counted = Counted::default();
-    let guard =
-        Guard { lent: &lent, watches: !lent.is_empty(), masks: lent.concerns(towards), once: way.once };
-    let exchange = carry::exchange(inside, &mut server, &request, &mut counted, guard);
-    let tightened = async {
-        while turns.changed().await.is_ok() {
-            if decide(way, &way.house.rules(), &request, act.clone()).is_err() {
-                return;
-            }
+    // What is judged again is what was asked for, without what is put in.
+    let mut filled = request.clone();
+    if !lent.is_empty() {
+        let found = tokio::select! {
+            biased;
+            () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
+            found = fill(&lent, inside, &mut filled, towards, &way.house.contents) => found?,
+        };
+        if let Err(astray) = found {
+            way.house.found(&wanted, astray.why()).await;
+            let refusal = Refusal { why: astray.why(), status: 403, closes: true };
+            return refused(way, inside, &request, &wanted, refusal).await;
         }
-    };
-    let ended = tokio::select! {
-        ended = exchange => ended,
-        () = tightened => Err(Trouble::Tightened),
+        if filled.upgrade() == Upgrade::WebSocket && lent.concerns(towards) {
+            let why =
+                "no WebSocket goes to a host that a secret is lent for: what comes back in one is not masked"
+                    .to_owned();
+            return refused(way, inside, &request, &wanted, Refusal { why, status: 403, closes: false })
+                .await;
+        }
+    }
+    let mut counted = Counted::default();
+    let (server, ended) = loop {
+        let mut server = match server(way, &generation, outside).await {
+            Ok(server) => server,
+            Err(refusal) => return refused(way, inside, &request, &wanted, refusal).await,
+        };
+        if counted.tries == 0 {
+            way.house.judged(&wanted, allowed.clone(), Some(server.address)).await;
+        }
+        counted.tries += 1;
+        let guard = Guard { lent: &lent, concerns: lent.concerns(towards), once: way.once };
+        let exchange = carry::exchange(inside, &mut server.read, &filled, &mut counted, guard);
+        let ended = tokio::select! {
+            biased;
+            () = tightened(way, &mut turns, &request, &act) => Err(Trouble::Tightened),
+            ended = exchange => ended,
+        };
+        // A server may end a connection that rests just when it is used again; then nobody has seen the request.
+        let is_unseen = server.was_used && !counted.answered && request.framing() == Framing::Empty;
+        if is_unseen && counted.tries == 1 && matches!(ended, Err(Trouble::Odd(_) | Trouble::Broken(_))) {
+            continue;
+        }
+        break (server, ended);
     };
     let over = Report::Over {
         wanted: wanted.clone(),
@@ -210,27 +259,41 @@ async fn one<S: Stream>(
         milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
         trouble: ended.as_ref().err().map(ToString::to_string),
     };
-    let report = (wanted, over);
     if let Err(Trouble::Astray(astray)) = &ended {
-        way.house.found(&report.0, astray.why()).await;
+        way.house.found(&wanted, astray.why()).await;
     }
     if let Some(name) = &counted.came_back {
-        way.house.found(&report.0, format!("the answer carried the secret `{name}`; it was masked")).await;
+        way.house.found(&wanted, format!("the answer carried the secret `{name}`; it was masked")).await;
     }
-    way.house.say(report.1).await;
+    way.house.say(over).await;
     match ended {
         Ok(carry::Ended { server_stays, client_stays }) => {
-            if server_stays && server.bytes.is_empty() {
-                *outside = Some(server);
+            if server_stays && server.read.bytes.is_empty() {
+                *outside = Some(Server { was_used: true, ..server });
             }
             Ok(client_stays)
         }
         Err(Trouble::Odd(why)) if !counted.answered => {
-            let _ = inside.stream.write_all(&answers::text(502, &why, false)).await;
+            let _ = inside.stream.write_all(&answers::to(&request, 502, &why, false)).await;
             Ok(false)
         }
         Err(trouble) => Err(trouble),
     }
+}
+
+/// A connection to the server: the one that rests, if it still stands, or a new one.
+async fn server(way: &Way, generation: &Generation, outside: &mut Option<Server>) -> Result<Server, Refusal> {
+    if let Some(mut server) = outside.take()
+        && server.is_quiet().await
+    {
+        return Ok(server);
+    }
+    connect(way, generation).await
+}
+
+/// Comes back when the rules no longer allow this request.
+async fn tightened(way: &Way, turns: &mut watch::Receiver<u64>, request: &Request, act: &Option<git::Act>) {
+    while turns.changed().await.is_ok() && decide(way, &way.house.rules(), request, act.clone()).is_ok() {}
 }
 
 /// Puts secrets into a request that may go: into its head, and into content that is small.
@@ -239,12 +302,15 @@ async fn fill<S: Stream>(
     inside: &mut Read<S>,
     request: &mut Request,
     towards: Towards<'_>,
+    room: &Semaphore,
 ) -> Result<Result<(), Astray>, Trouble> {
     if let Err(astray) = lent.fill(request, towards) {
         return Ok(Err(astray));
     }
     let Framing::Length(length @ 1..=MOST_OF_CONTENT) = request.framing() else { return Ok(Ok(())) };
     let length = usize::try_from(length).unwrap_or_default();
+    // What is kept as a whole is kept for few at a time.
+    let _room = room.acquire().await.map_err(|_| Trouble::Tightened)?;
     if request.expects_continue() {
         inside.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         inside.stream.flush().await?;
@@ -290,7 +356,8 @@ async fn refused<S: Stream>(
     // Content that nobody wants is not read: the connection ends instead.
     let has_content = !matches!(request.framing(), Framing::Empty | Framing::Length(0));
     let stays = request.is_persistent() && !has_content && !refusal.closes && !way.once;
-    inside.stream.write_all(&answers::text(refusal.status, &refusal.why, stays)).await?;
+    inside.stream.write_all(&answers::to(request, refusal.status, &refusal.why, stays)).await?;
+    inside.stream.flush().await?;
     Ok(stays)
 }
 
@@ -399,8 +466,8 @@ async fn pushed<S: Stream>(inside: &mut Read<S>, request: &Request) -> Result<Ve
     }
 }
 
-async fn connect(way: &Way, generation: &Generation) -> Result<Read<Box<dyn Stream>>, Refusal> {
-    let (stream, _) = dial(&generation.rules, &way.host, way.port).await.map_err(|error| {
+async fn connect(way: &Way, generation: &Generation) -> Result<Server, Refusal> {
+    let (stream, address) = dial(&generation.rules, &way.host, way.port).await.map_err(|error| {
         let status = if matches!(error, NotDialled::Refused { .. }) { 403 } else { 502 };
         Refusal { why: error.to_string(), status, closes: false }
     })?;
@@ -411,5 +478,5 @@ async fn connect(way: &Way, generation: &Generation) -> Result<Read<Box<dyn Stre
             tls.greet(&way.host, stream).await.map_err(refused)?
         }
     };
-    Ok(Read { stream, bytes: Vec::new() })
+    Ok(Server { read: Read { stream, bytes: Vec::new() }, address, was_used: false })
 }

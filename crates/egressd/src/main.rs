@@ -53,11 +53,12 @@ fn serve(line: &Line) -> io::Result<()> {
     let (house, said) = House::new();
     let house = Arc::new(house);
     let speaker = line.as_fd().try_clone_to_owned().map(Line::of)?;
-    std::thread::Builder::new().name("reports".into()).spawn(move || speak(&speaker, said))?;
+    let speaker = std::thread::Builder::new().name("reports".into()).spawn(move || speak(&speaker, said))?;
     obey(line, &house, &runtime)?;
     // Nobody will order anything any more: what is open is told and closed.
     house.close();
     runtime.block_on(house.emptied());
+    let _ = speaker.join();
     Ok(())
 }
 
@@ -77,7 +78,7 @@ fn obey(line: &Line, house: &Arc<House>, runtime: &tokio::runtime::Runtime) -> i
                 }
                 house.rule(generation, std::mem::take(&mut parts));
             }
-            Order::Name(named) => house.name(named),
+            Order::Names(names) => house.name(names),
             Order::Listen => {
                 let _inside = runtime.enter();
                 for listener in with {
@@ -110,6 +111,9 @@ fn speak(line: &Line, mut said: tokio::sync::mpsc::Receiver<Report>) {
         if line.say(&report, &[], true).is_err() {
             // A proxy whose word nobody hears must not go on.
             std::process::exit(1);
+        }
+        if report == Report::Last {
+            return;
         }
     }
 }

@@ -8,9 +8,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rules::Host;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+
+use crate::connection::may_follow;
+use crate::first::{self, Waits};
 
 /// The most bytes that are moved at once.
 const AT_ONCE: usize = 1 << 20;
@@ -70,6 +74,39 @@ pub(crate) async fn both(
     moved: &Moved,
 ) -> io::Result<()> {
     tokio::try_join!(one(pipes, inside, outside, &moved.sent), one(pipes, outside, inside, &moved.received))?;
+    Ok(())
+}
+
+/// The same for a client that lets its server speak first: what it then says itself is looked at like any first words.
+///
+/// # Errors
+/// As [`both`], and when the first words do not agree with where they go.
+pub(crate) async fn spoken_to(
+    pipes: &Pipes,
+    inside: &TcpStream,
+    outside: &TcpStream,
+    moved: &Moved,
+    host: &Host,
+) -> io::Result<()> {
+    let speaks = async {
+        let mut read = Vec::new();
+        let first = first::read(inside, &mut read, Waits::Ever).await?;
+        may_follow(host, &first).map_err(io::Error::other)?;
+        let mut rest = read.as_slice();
+        while !rest.is_empty() {
+            outside.writable().await?;
+            match outside.try_write(rest) {
+                Ok(put) => {
+                    moved.sent.fetch_add(u64::try_from(put).unwrap_or_default(), Ordering::Relaxed);
+                    rest = rest.get(put..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+        one(pipes, inside, outside, &moved.sent).await
+    };
+    tokio::try_join!(speaks, one(pipes, outside, inside, &moved.received))?;
     Ok(())
 }
 

@@ -168,6 +168,21 @@ pub(crate) fn tell(text: &str) {
     write(io::stderr().lock(), &format!("palisade: {}\n", text.trim_end()), false);
 }
 
+/// Says something while a command runs, in one line, if it can be said at once: whoever does not read must not hold up the
+/// run, and a terminal that is the command's needs its line ends in full. False if it was not said.
+pub(crate) fn tell_now(text: &str) -> bool {
+    const MOST: usize = 1000;
+    let stderr = rustix::stdio::stderr();
+    let now = rustix::time::Timespec::default();
+    let mut poll = [rustix::event::PollFd::from_borrowed_fd(stderr, rustix::event::PollFlags::OUT)];
+    if !matches!(rustix::event::poll(&mut poll, Some(&now)), Ok(1..)) {
+        return false;
+    }
+    let short: String = text.trim_end().chars().take(MOST).collect();
+    let end = if rustix::termios::isatty(stderr) { "\r\n" } else { "\n" };
+    write(io::stderr().lock(), &format!("palisade: {short}{end}"), false)
+}
+
 /// One document on one line. JSON leaves a few control characters as they are; here they are written out, so that they
 /// arrive and do not act.
 fn line(value: &Value) -> String {

@@ -25,6 +25,8 @@ pub(super) struct Counted {
     pub(super) received: u64,
     /// Whether the client has begun to get an answer.
     pub(super) answered: bool,
+    /// How often it was tried.
+    pub(super) tries: u32,
     /// The secret that came back in the answer.
     pub(super) came_back: Option<String>,
 }
@@ -33,10 +35,8 @@ pub(super) struct Counted {
 #[derive(Clone, Copy)]
 pub(super) struct Guard<'a> {
     pub(super) lent: &'a Lent,
-    /// Words that stand for secrets, in what is sent.
-    pub(super) watches: bool,
-    /// Secrets, in what comes back.
-    pub(super) masks: bool,
+    /// Whether something that is lent may go there.
+    pub(super) concerns: bool,
     /// Whether there is only one request.
     pub(super) once: bool,
 }
@@ -70,7 +70,8 @@ pub(super) async fn exchange<S: Stream>(
     let once = guard.once;
     let mut head = Vec::with_capacity(1024);
     request.write(&mut head);
-    let Counted { sent, received, answered, came_back } = counted;
+    let Counted { sent, received, answered, came_back, tries: _ } = counted;
+    let guards = !guard.lent.is_empty();
     let (mut from_client, mut to_client) = tokio::io::split(&mut inside.stream);
     let (mut from_server, mut to_server) = tokio::io::split(&mut outside.stream);
     let (client_bytes, server_bytes) = (&mut inside.bytes, &mut outside.bytes);
@@ -78,7 +79,7 @@ pub(super) async fn exchange<S: Stream>(
         to_server.write_all(&head).await?;
         to_server.flush().await?;
         *sent += length(&head);
-        let mut pass = if guard.watches { Pass::Watch(guard.lent.watch()) } else { Pass::Nothing };
+        let mut pass = if guards { Pass::Watch(guard.lent.watch()) } else { Pass::Nothing };
         let whole =
             content(request.framing(), &mut from_client, client_bytes, &mut to_server, sent, &mut pass).await;
         to_server.flush().await?;
@@ -87,7 +88,7 @@ pub(super) async fn exchange<S: Stream>(
     let receives = async {
         loop {
             let mut reader = Read { stream: &mut from_server, bytes: std::mem::take(server_bytes) };
-            let head = timeout(ANSWER, reader.head(ANSWER)).await;
+            let head = timeout(ANSWER, reader.head(ANSWER, None)).await;
             *server_bytes = reader.bytes;
             let head = match head {
                 Ok(Ok(Some(head))) => head,
@@ -95,7 +96,7 @@ pub(super) async fn exchange<S: Stream>(
                 Ok(Err(trouble)) => return Err(trouble),
                 Err(_) => return Err(Trouble::Odd("the server does not answer".into())),
             };
-            let head = match guard.masks.then(|| guard.lent.masked(&head)).flatten() {
+            let head = match guards.then(|| guard.lent.masked(&head)).flatten() {
                 Some((masked, name)) => {
                     *came_back = Some(name);
                     masked
@@ -105,6 +106,14 @@ pub(super) async fn exchange<S: Stream>(
             let answer = Response::parse(&head, request.asked()).map_err(|bad| {
                 Trouble::Odd(format!("the server's answer cannot be read in one way only: {bad}"))
             })?;
+            // What is packed cannot be seen through, and it may be a secret that was kept there.
+            let is_packed = answer.fields.all("content-encoding").any(|coding| coding != b"identity");
+            if guard.concerns && is_packed && !matches!(answer.framing(), Framing::Empty | Framing::Length(0))
+            {
+                return Err(Trouble::Odd(
+                    "the server packs its answer, in which a secret could come back unseen".into(),
+                ));
+            }
             let stays = request.is_persistent() && answer.is_persistent() && !once;
             let mut written = Vec::with_capacity(1024);
             answer.write(&mut written, stays);
@@ -116,7 +125,7 @@ pub(super) async fn exchange<S: Stream>(
                 continue;
             }
             if answer.framing() != Framing::Tunnel {
-                let mut pass = if guard.masks { Pass::Mask(guard.lent.mask()) } else { Pass::Nothing };
+                let mut pass = if guards { Pass::Mask(guard.lent.mask()) } else { Pass::Nothing };
                 let framing = answer.framing();
                 let carried =
                     content(framing, &mut from_server, server_bytes, &mut to_client, received, &mut pass)
@@ -213,7 +222,9 @@ async fn content(
     }
     if framing == Framing::Chunked {
         out.clear();
-        http1::write_last_chunk(&mut out, body.trailers());
+        // What is looked at has no fields behind it, where nobody looks.
+        let trailers = body.trailers().filter(|_| matches!(pass, Pass::Nothing));
+        http1::write_last_chunk(&mut out, trailers);
         to.write_all(&out).await?;
     }
     Ok(())

@@ -4,7 +4,6 @@
 //! -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a host to go to is not lent.
 
 use std::ffi::OsStr;
-use std::path::Path;
 
 use egress::control::{Loan, Value};
 use rules::Rule;
@@ -20,8 +19,26 @@ const AGENTS: [&str; 3] = [
 ];
 /// The least that has to be guessed of a word.
 const LEAST_RANDOM: usize = 20;
-/// How much of the beginning of a value may say whose it is.
-const LONGEST_PREFIX: usize = 16;
+/// How values of known services begin; longer ones first. What does not begin so keeps nothing of its own.
+const BEGINNINGS: [&str; 17] = [
+    "sk-ant-api03-",
+    "sk-ant-oat01-",
+    "sk-ant-",
+    "sk-proj-",
+    "sk-svcacct-",
+    "sk-or-v1-",
+    "sk-",
+    "github_pat_",
+    "ghp_",
+    "gho_",
+    "ghs_",
+    "glpat-",
+    "npm_",
+    "pypi-",
+    "AIza",
+    "xoxb-",
+    "hf_",
+];
 
 /// What an agent needs of the network.
 #[derive(Debug, Deserialize)]
@@ -50,8 +67,8 @@ pub(super) fn agents() -> Result<Vec<Agent>, Failure> {
 
 /// What is known of this command.
 pub(super) fn known(command: &OsStr) -> Result<Option<Agent>, Failure> {
-    let name = Path::new(command).file_name().unwrap_or_default();
-    Ok(agents()?.into_iter().find(|agent| name == agent.command.as_str()))
+    // By its bare name, which is looked for where the caller's programs are: a file of the project may be called anything.
+    Ok(agents()?.into_iter().find(|agent| command == agent.command.as_str()))
 }
 
 /// What is lent, and the rules that let it go where it is bound to.
@@ -92,7 +109,7 @@ impl Lending {
                 )));
             }
             let hosts = rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect();
-            let label = Some(format!("--secret {name}"));
+            let label = Some(format!("lent for {name}"));
             self.rules.push(Rule { access: Some(rules::Access::Inspect), label, ..rule });
             return self.lend(name, hosts);
         }
@@ -123,20 +140,29 @@ impl Lending {
             ));
         }
         let word = word_for(&value).map_err(|error| wrong(&error.to_string()))?;
+        if let Some(before) = self.loans.iter_mut().find(|loan| loan.name == name) {
+            before.hosts.extend(hosts);
+            return Ok(());
+        }
         self.loans.push(Loan { name: name.to_owned(), word, value: Value::new(value), hosts });
         Ok(())
     }
 }
 
+/// A word without a shape.
+fn plain_word() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes)?;
+    Ok(format!("palisade-{}", hex::encode(bytes)))
+}
+
 /// A word of the shape of a value: its beginning, if that says whose it is, and then other letters and digits.
 fn word_for(value: &str) -> Result<String, getrandom::Error> {
-    let beginning = value.get(..LONGEST_PREFIX.min(value.len())).unwrap_or_default();
-    let keeps = beginning.rfind(['-', '_']).map_or(0, |at| at + 1);
+    let beginning = BEGINNINGS.into_iter().find(|beginning| value.starts_with(beginning));
+    let Some(keeps) = beginning.map(str::len) else { return plain_word() };
     let random = value.chars().skip(keeps).filter(char::is_ascii_alphanumeric).count();
     if random < LEAST_RANDOM || !value.is_ascii() {
-        let mut bytes = [0; 20];
-        getrandom::fill(&mut bytes)?;
-        return Ok(format!("palisade-{}", hex::encode(bytes)));
+        return plain_word();
     }
     let mut bytes = vec![0; value.len()];
     getrandom::fill(&mut bytes)?;
@@ -147,7 +173,8 @@ fn word_for(value: &str) -> Result<String, getrandom::Error> {
             'a'..='z' => of(b'a', 26),
             'A'..='Z' => of(b'A', 26),
             '0'..='9' => of(b'0', 10),
-            other => other,
+            // Where signs stand tells something too.
+            _ => of(b'a', 26),
         }
     };
     Ok(value.chars().zip(bytes).enumerate().map(other).collect())
@@ -163,17 +190,11 @@ mod tests {
         let (word, other) = (word_for(value).unwrap(), word_for(value).unwrap());
         assert_ne!(word, other);
         assert!(word.starts_with("sk-ant-api03-") && word.len() == value.len(), "{word}");
-        let shape = |text: &str| -> String {
-            text.chars()
-                .map(|letter| match letter {
-                    'a'..='z' => 'a',
-                    'A'..='Z' => 'A',
-                    '0'..='9' => '0',
-                    other => other,
-                })
-                .collect()
-        };
-        assert_eq!(shape(&word), shape(value));
+        assert!(!word[13..].contains(['-', '_']), "{word}");
+        // Nothing of a value whose service is not known.
+        for value in ["550e8400-e29b-41d4-a716-446655440000", "aX9_kQ2-fG7h_aX9_kQ2-fG7haX9_kQ2-fG7h"] {
+            assert!(word_for(value).unwrap().starts_with("palisade-"));
+        }
         // Too little of this one could be other than it is.
         assert!(word_for("sk-ant-api03-short").unwrap().starts_with("palisade-"));
         assert!(word_for("pass word with spaces, ä").unwrap().starts_with("palisade-"));
@@ -191,7 +212,8 @@ mod tests {
                 }
             }
         }
-        assert!(known(OsStr::new("/usr/bin/claude")).unwrap().is_some());
+        assert!(known(OsStr::new("claude")).unwrap().is_some());
+        assert!(known(OsStr::new("./claude")).unwrap().is_none());
         assert!(known(OsStr::new("claudette")).unwrap().is_none());
     }
 }

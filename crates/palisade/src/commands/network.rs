@@ -3,7 +3,8 @@
 //! Flow: what was typed -> rules -> a sandbox whose connections come to us -> a proxy that judges them -> entries of the
 //! ledger. Invariants: without a word of the person there is no network; a decision that cannot be recorded ends the run.
 
-use std::collections::HashMap;
+mod seen;
+
 use std::io::Write;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
@@ -12,34 +13,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use egress::control::{Report, Verdict, Wanted};
-use egress::{Front, Told};
-use ledger::{Decision, Draft};
+use egress::Front;
 use rules::{Rule, Rules};
 use sandbox::{Attendant, Held, RunId, Spec};
 use serde_json::json;
 
+use self::seen::Seen;
 use super::lend::{self, Lending};
 use super::record::OwnRecord;
-use super::run::who;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
 
 /// The program that carries connections, beside this one.
 const PROGRAM: &str = "palisade-egress";
-/// What a connection or request is called in the ledger.
-const CONNECT: &str = "network.connect";
-/// What its end is called.
-const CLOSED: &str = "network.closed";
-/// What a name that nothing allows is called.
-const NAME: &str = "network.name";
-/// What must not happen, and did or was tried.
-const FINDING: &str = "network.finding";
-/// What becomes of the proxy.
-const PROXY: &str = "network.proxy";
-/// Refusals that are recorded each by itself; the same again is only counted.
-const MOST_KINDS: usize = 1024;
 /// Refusals that a person is told of at the end.
 const MOST_TOLD: usize = 10;
 
@@ -72,6 +59,12 @@ impl Network {
         let Lending { loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let mut written = rules(args, presets.collect())?;
+        // Where other rules say what may go to a host, they also say it for what is lent.
+        let is_known = |bound: &Rule| {
+            let covers = |rule: &Rule| !rule.deny && rule.host == bound.host && rule.ports == bound.ports;
+            written.iter().any(covers)
+        };
+        let bound: Vec<Rule> = bound.into_iter().filter(|bound| !is_known(bound)).collect();
         written.extend(bound);
         if written.is_empty() {
             return Ok(None);
@@ -80,8 +73,7 @@ impl Network {
         let compiled = Rules::compile(written.clone()).map_err(|faults| wrong(&faults))?;
         let listed = written.iter().filter_map(|rule| rule.host.parse().ok()).collect();
         let looks = compiled.list().any(|(_, _, look)| look == Some(rules::Look::Inspect));
-        // Nobody's user, as sandboxes of root have one; what it may reach is what everybody on this machine may.
-        let user = rustix::process::geteuid().is_root().then_some((65_534, 65_534));
+        let user = rustix::process::geteuid().is_root().then(own_user);
         let words = loans.iter().map(|loan| (loan.name.clone(), loan.word.clone())).collect();
         let mut front = Front::new(written, loans, program()?, user).map_err(|faults| wrong(&faults))?;
         let bundle = match looks {
@@ -120,14 +112,7 @@ impl Network {
                 questions.into_iter().flatten().collect(),
             );
         }
-        let seen = Seen {
-            record,
-            run: run.clone(),
-            watch,
-            allowed: 0,
-            findings: Vec::new(),
-            refused: HashMap::new(),
-        };
+        let seen = Seen::new(record, run.clone(), watch);
         Watched { front: self.front, seen, _bundle: self.bundle }
     }
 }
@@ -143,8 +128,9 @@ impl Watched<'_> {
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
         let Self { front, mut seen, _bundle } = self;
+        let counts = front.counts();
         seen.take(front.end())?;
-        seen.ended()
+        seen.ended(counts)
     }
 }
 
@@ -202,151 +188,8 @@ impl Summary {
             output::tell(&format!("refused {what}{times}: {why}"));
         }
         if let Some(more) = self.refused.len().checked_sub(MOST_TOLD).filter(|more| *more > 0) {
-            output::tell(&format!(
-                "refused {more} more; `palisade receipt show` names the run, the ledger has them all"
-            ));
+            output::tell(&format!("refused {more} more; `--watch-net` shows each as it happens"));
         }
-    }
-}
-
-/// What was seen of a network, on its way to the record.
-struct Seen<'a> {
-    record: &'a OwnRecord,
-    run: RunId,
-    /// Whether the person watches.
-    watch: bool,
-    allowed: u64,
-    findings: Vec<String>,
-    /// Refusals by what was wanted: why, and how often.
-    refused: HashMap<String, (String, u64)>,
-}
-
-impl Seen<'_> {
-    /// Records what is told, all of it at once.
-    fn take(&mut self, told: Vec<Told>) -> Result<(), Failure> {
-        let drafts: Vec<Draft> = told.into_iter().filter_map(|one| self.draft(one)).collect();
-        if drafts.is_empty() { Ok(()) } else { self.record.append_all(&drafts) }
-    }
-
-    fn draft(&mut self, told: Told) -> Option<Draft> {
-        let run = self.run.clone();
-        let draft = |action: &str, decision| Draft::new(who(), action, decision).on(run.as_str());
-        match told {
-            Told::Unlisted(name) => {
-                let why = "no rule could allow this name; ask for `--allow HOST[:PORT]`".to_owned();
-                self.is_new_refusal(name.clone(), &why)
-                    .then(|| draft(NAME, Decision::Refused).because(why).with("host", name))
-            }
-            Told::ProxyGone(why) => Some(draft(PROXY, Decision::Failed).because(why)),
-            Told::NoProxy(why) => self
-                .is_new_refusal("every connection".into(), &why)
-                .then(|| draft(PROXY, Decision::Failed).because(why)),
-            Told::Proxy(Report::Judged { wanted, verdict, address }) => {
-                self.judged(&wanted, verdict, address)
-            }
-            Told::Proxy(Report::Over { wanted, sent, received, milliseconds, trouble }) => {
-                let decision = if trouble.is_none() { Decision::Done } else { Decision::Failed };
-                let draft = about(draft(CLOSED, decision), &wanted)
-                    .with("sent", sent.to_string())
-                    .with("received", received.to_string())
-                    .with("duration_ms", milliseconds.to_string());
-                Some(trouble.into_iter().fold(draft, Draft::because))
-            }
-            Told::Proxy(Report::Finding { wanted, what }) => {
-                output::tell(&format!("found: {what} ({})", words(&wanted)));
-                let draft = about(draft(FINDING, Decision::Noted), &wanted).because(what.clone());
-                self.findings.push(what);
-                Some(draft)
-            }
-            Told::Proxy(Report::Unusable { generation, why }) => {
-                Some(draft(PROXY, Decision::Refused).because(why).with("generation", generation.to_string()))
-            }
-            Told::Proxy(Report::Broken { why }) => Some(draft(PROXY, Decision::Failed).because(why)),
-            Told::Proxy(Report::Ready | Report::Holds { .. } | Report::Authority { .. }) => None,
-        }
-    }
-
-    fn judged(
-        &mut self,
-        wanted: &Wanted,
-        verdict: Verdict,
-        address: Option<std::net::SocketAddr>,
-    ) -> Option<Draft> {
-        let draft = |decision| about(Draft::new(who(), CONNECT, decision).on(self.run.as_str()), wanted);
-        match verdict {
-            Verdict::Allowed { rule, inspected } => {
-                self.allowed += 1;
-                self.show(&format!("allowed {} (rule `{rule}`)", words(wanted)));
-                let draft = draft(Decision::Allowed).with("rule", rule);
-                let draft = draft.with("inspected", if inspected { "yes" } else { "no" });
-                Some(
-                    address
-                        .into_iter()
-                        .fold(draft, |draft, address| draft.with("address", address.to_string())),
-                )
-            }
-            Verdict::Refused { why } => {
-                let draft = draft(Decision::Refused).because(why.clone());
-                self.is_new_refusal(words(wanted), &why).then_some(draft)
-            }
-        }
-    }
-
-    /// Counts a refusal; true if it is the first of its kind, and there are not too many kinds.
-    fn is_new_refusal(&mut self, what: String, why: &str) -> bool {
-        if let Some((_, times)) = self.refused.get_mut(&what) {
-            *times += 1;
-            return false;
-        }
-        if self.refused.len() >= MOST_KINDS {
-            return false;
-        }
-        self.show(&format!("refused {what}: {why}"));
-        self.refused.insert(what, (why.to_owned(), 1));
-        true
-    }
-
-    /// Shows it to a person who watches.
-    fn show(&self, text: &str) {
-        if self.watch {
-            output::tell(text);
-        }
-    }
-
-    /// The end: what was refused more than once is recorded with its count.
-    fn ended(self) -> Result<Summary, Failure> {
-        let mut refused: Vec<(String, String, u64)> =
-            self.refused.into_iter().map(|(what, (why, times))| (what, why, times)).collect();
-        refused.sort();
-        let again = refused.iter().filter(|(_, _, times)| *times > 1);
-        let drafts: Vec<Draft> = again
-            .map(|(what, why, times)| {
-                Draft::new(who(), CONNECT, Decision::Refused)
-                    .on(self.run.as_str())
-                    .because(why.clone())
-                    .with("what", what.clone())
-                    .with("times", times.to_string())
-            })
-            .collect();
-        if !drafts.is_empty() {
-            self.record.append_all(&drafts)?;
-        }
-        Ok(Summary { allowed: self.allowed, was_watched: self.watch, findings: self.findings, refused })
-    }
-}
-
-fn about(draft: Draft, wanted: &Wanted) -> Draft {
-    let draft = draft.with("host", wanted.host.clone()).with("port", wanted.port.to_string());
-    let draft = wanted.method.iter().fold(draft, |draft, method| draft.with("method", method.clone()));
-    wanted.path.iter().fold(draft, |draft, path| draft.with("path", path.clone()))
-}
-
-/// What was wanted, in words.
-fn words(wanted: &Wanted) -> String {
-    let Wanted { host, port, method, path } = wanted;
-    match (method, path) {
-        (Some(method), Some(path)) => format!("{method} {host}:{port}{path}"),
-        _ => format!("{host}:{port}"),
     }
 }
 
@@ -377,6 +220,13 @@ fn rules(args: &RunArgs, presets: Vec<String>) -> Result<Vec<Rule>, Failure> {
         all.extend(preset.rules().map_err(|faults| wrong(faults.to_string()))?);
     }
     Ok(all)
+}
+
+/// A user that nobody is, for the proxy of root: another one for each run, so that no two can reach each other.
+fn own_user() -> (u32, u32) {
+    const FIRST: u32 = 0x7100_0000;
+    let own = FIRST | (std::process::id() & 0x00ff_ffff);
+    (own, own)
 }
 
 /// The proxy's program.

@@ -1,0 +1,263 @@
+//! What was seen of a run's network, on its way to the record and to the person.
+//!
+//! Invariants: the first of each kind is recorded by itself and the rest is counted, so whoever makes noise hides nothing
+//! and fills nothing; what is counted is recorded at the end.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use egress::control::{Report, Verdict, Wanted};
+use egress::{Counts, Told};
+use ledger::{Decision, Draft};
+use sandbox::RunId;
+
+use super::Summary;
+use crate::commands::record::OwnRecord;
+use crate::commands::run::who;
+use crate::failure::Failure;
+use crate::output;
+
+/// What a connection or request is called in the ledger.
+const CONNECT: &str = "network.connect";
+/// What its end is called.
+const CLOSED: &str = "network.closed";
+/// What a name that nothing allows is called.
+const NAME: &str = "network.name";
+/// What must not happen, and did or was tried.
+const FINDING: &str = "network.finding";
+/// What becomes of the proxy.
+const PROXY: &str = "network.proxy";
+/// What is counted at the end.
+const COUNTS: &str = "network.counts";
+/// Kinds that are recorded each by itself.
+const MOST_KINDS: usize = 1024;
+/// How much of a path is shown to a person.
+const SHOWN: usize = 200;
+
+/// How often something was seen, by what it was.
+#[derive(Default)]
+struct Kinds {
+    kinds: HashMap<String, (String, u64)>,
+    /// Of kinds that are too many, how often, by where they went.
+    places: HashMap<String, u64>,
+    /// The rest.
+    others: u64,
+}
+
+impl Kinds {
+    /// Counts one; true if it is the first of its kind, and there are not too many kinds.
+    fn is_new(&mut self, what: &str, place: &str, why: &str) -> bool {
+        if let Some((_, times)) = self.kinds.get_mut(what) {
+            *times += 1;
+            return false;
+        }
+        if self.kinds.len() < MOST_KINDS {
+            self.kinds.insert(what.to_owned(), (why.to_owned(), 1));
+            return true;
+        }
+        // A place that was not met before is told, however many kinds of the others there were.
+        if let Some(times) = self.places.get_mut(place) {
+            *times += 1;
+            return false;
+        }
+        if self.places.len() < MOST_KINDS {
+            self.places.insert(place.to_owned(), 1);
+            return true;
+        }
+        self.others += 1;
+        false
+    }
+
+    /// What, why, and how often.
+    fn into_list(self) -> Vec<(String, String, u64)> {
+        let mut list: Vec<_> =
+            self.kinds.into_iter().map(|(what, (why, times))| (what, why, times)).collect();
+        let many = || "more of these than are kept apart".to_owned();
+        list.extend(self.places.into_iter().map(|(place, times)| (place, many(), times)));
+        list.extend((self.others > 0).then(|| ("everything else".to_owned(), many(), self.others)));
+        list.sort();
+        list
+    }
+}
+
+/// What was seen.
+pub(super) struct Seen<'a> {
+    record: &'a OwnRecord,
+    run: RunId,
+    /// Whether the person watches.
+    watch: bool,
+    allowed: u64,
+    findings: Kinds,
+    refused: Kinds,
+    /// What the person could not be told at once.
+    unsaid: u64,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
+        let (findings, refused) = (Kinds::default(), Kinds::default());
+        Self { record, run, watch, allowed: 0, findings, refused, unsaid: 0 }
+    }
+
+    /// Records what is told, all of it at once.
+    pub(super) fn take(&mut self, told: Vec<Told>) -> Result<(), Failure> {
+        let drafts: Vec<Draft> = told.into_iter().filter_map(|one| self.draft(one)).collect();
+        if drafts.is_empty() { Ok(()) } else { self.record.append_all(&drafts) }
+    }
+
+    fn entry(&self, action: &str, decision: Decision) -> Draft {
+        Draft::new(who(), action, decision).on(self.run.as_str())
+    }
+
+    fn draft(&mut self, told: Told) -> Option<Draft> {
+        match told {
+            Told::Unlisted(name) => {
+                let why = "no rule could allow this name; ask for `--allow HOST[:PORT]`";
+                self.refused(&name, &name, why)
+                    .then(|| self.entry(NAME, Decision::Refused).because(why).with("host", name))
+            }
+            Told::ManyNames => {
+                let many = egress::MANY_NAMES;
+                let what = format!(
+                    "names that nothing allows were asked for {many} times: data can be carried in names"
+                );
+                self.found(&what, None)
+            }
+            Told::ProxyGone(why) => Some(self.entry(PROXY, Decision::Failed).because(why)),
+            Told::NoProxy(why) => self
+                .refused("every connection", "every connection", &why)
+                .then(|| self.entry(PROXY, Decision::Failed).because(why)),
+            Told::Proxy(Report::Judged { wanted, verdict, address }) => {
+                self.judged(&wanted, verdict, address)
+            }
+            Told::Proxy(Report::Over { wanted, sent, received, milliseconds, trouble }) => {
+                let decision = if trouble.is_none() { Decision::Done } else { Decision::Failed };
+                let draft = about(self.entry(CLOSED, decision), &wanted)
+                    .with("sent", sent.to_string())
+                    .with("received", received.to_string())
+                    .with("duration_ms", milliseconds.to_string());
+                Some(trouble.into_iter().fold(draft, Draft::because))
+            }
+            Told::Proxy(Report::Finding { wanted, what }) => self.found(&what, Some(&wanted)),
+            Told::Proxy(Report::Unusable { generation, why }) => {
+                let draft = self.entry(PROXY, Decision::Refused).because(why);
+                Some(draft.with("generation", generation.to_string()))
+            }
+            Told::Proxy(Report::Broken { why }) => Some(self.entry(PROXY, Decision::Failed).because(why)),
+            Told::Proxy(Report::Ready | Report::Holds { .. } | Report::Authority { .. } | Report::Last) => {
+                None
+            }
+        }
+    }
+
+    fn judged(&mut self, wanted: &Wanted, verdict: Verdict, address: Option<SocketAddr>) -> Option<Draft> {
+        match verdict {
+            Verdict::Allowed { rule, inspected } => {
+                self.allowed += 1;
+                self.show(&format!("allowed {} (rule `{rule}`)", short(wanted)));
+                let draft = about(self.entry(CONNECT, Decision::Allowed), wanted).with("rule", rule);
+                let draft = draft.with("inspected", if inspected { "yes" } else { "no" });
+                let with = |draft: Draft, address: SocketAddr| draft.with("address", address.to_string());
+                Some(address.into_iter().fold(draft, with))
+            }
+            Verdict::Refused { why } => {
+                let place = format!("{}:{}", wanted.host, wanted.port);
+                self.refused(&short(wanted), &place, &why)
+                    .then(|| about(self.entry(CONNECT, Decision::Refused), wanted).because(why))
+            }
+        }
+    }
+
+    /// Counts a refusal; true if it is to be recorded by itself.
+    fn refused(&mut self, what: &str, place: &str, why: &str) -> bool {
+        let is_new = self.refused.is_new(what, place, why);
+        if is_new {
+            self.show(&format!("refused {what}: {why}"));
+        }
+        is_new
+    }
+
+    /// Records and tells of something that must not happen, the first time.
+    fn found(&mut self, what: &str, wanted: Option<&Wanted>) -> Option<Draft> {
+        let place = wanted.map(|wanted| format!("{}:{}", wanted.host, wanted.port)).unwrap_or_default();
+        let kind = wanted.map_or_else(|| what.to_owned(), |wanted| format!("{what} ({})", short(wanted)));
+        if !self.findings.is_new(&kind, &place, what) {
+            return None;
+        }
+        self.unsaid += u64::from(!output::tell_now(&format!("found: {kind}")));
+        let draft = self.entry(FINDING, Decision::Noted).because(what);
+        Some(wanted.into_iter().fold(draft, about))
+    }
+
+    /// Shows it to a person who watches.
+    fn show(&mut self, text: &str) {
+        if self.watch {
+            self.unsaid += u64::from(!output::tell_now(text));
+        }
+    }
+
+    /// The end: what was seen more than once is recorded with its count.
+    pub(super) fn ended(self, counts: Counts) -> Result<Summary, Failure> {
+        let entry = |action: &str, decision| Draft::new(who(), action, decision).on(self.run.as_str());
+        let (refused, findings) = (self.refused.into_list(), self.findings.into_list());
+        let again = |list: &[(String, String, u64)], action: &str, decision| -> Vec<Draft> {
+            let again = list.iter().filter(|(_, _, times)| *times > 1);
+            let draft = |(what, why, times): &(String, String, u64)| {
+                entry(action, decision)
+                    .because(why.clone())
+                    .with("what", what.clone())
+                    .with("times", times.to_string())
+            };
+            again.map(draft).collect()
+        };
+        let mut drafts = again(&refused, CONNECT, Decision::Refused);
+        drafts.extend(again(&findings, FINDING, Decision::Noted));
+        drafts.push(
+            entry(COUNTS, Decision::Noted)
+                .with("allowed", self.allowed.to_string())
+                .with("names_answered", counts.named.to_string())
+                .with("names_refused", counts.unlisted.to_string())
+                .with("questions_strange", counts.strange.to_string()),
+        );
+        self.record.append_all(&drafts)?;
+        let findings = findings.into_iter().map(|(what, _, _)| what).collect();
+        Ok(Summary { allowed: self.allowed, was_watched: self.watch && self.unsaid == 0, findings, refused })
+    }
+}
+
+fn about(draft: Draft, wanted: &Wanted) -> Draft {
+    let draft = draft.with("host", wanted.host.clone()).with("port", wanted.port.to_string());
+    let draft = wanted.method.iter().fold(draft, |draft, method| draft.with("method", method.clone()));
+    wanted.path.iter().fold(draft, |draft, path| draft.with("path", path.clone()))
+}
+
+/// What was wanted, in words that a person can take in.
+fn short(wanted: &Wanted) -> String {
+    let Wanted { host, port, method, path } = wanted;
+    match (method, path) {
+        (Some(method), Some(path)) => {
+            let shown: String = path.chars().take(SHOWN).collect();
+            let more = if shown.len() < path.len() { "…" } else { "" };
+            format!("{method} {host}:{port}{shown}{more}")
+        }
+        _ => format!("{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn egr_19_noise_hides_no_other_place_and_fills_nothing() {
+        let mut kinds = Kinds::default();
+        let recorded =
+            (0..5_000).filter(|at| kinds.is_new(&format!("GET a.test:80/{at}"), "a.test:80", "no")).count();
+        assert_eq!(recorded, MOST_KINDS + 1);
+        assert!(kinds.is_new("b.test:25", "b.test:25", "no"), "another place is told all the same");
+        assert!(!kinds.is_new("b.test:25", "b.test:25", "no"));
+        let list = kinds.into_list();
+        assert_eq!(list.iter().map(|(_, _, times)| times).sum::<u64>(), 5_002);
+        assert!(list.len() <= MOST_KINDS + 2);
+    }
+}

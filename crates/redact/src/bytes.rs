@@ -151,59 +151,17 @@ pub(crate) fn first_bits(length: usize) -> u64 {
     u32::try_from(BLOCK - length.min(BLOCK)).ok().and_then(|rest| u64::MAX.checked_shr(rest)).unwrap_or(0)
 }
 
-/// How many members there are.
-#[inline]
-pub(crate) fn count(text: &[u8], is_member: impl Fn(u8) -> bool) -> usize {
-    blocks(text, |block| members(block, &is_member)).map(|word| length(word.count_ones())).sum()
-}
-
-/// Shortest row that [`next_row`] finds.
-pub(crate) const ROW: usize = 32;
-
-/// The next row of at least `least` members in `text[from..]`, where none reaches in from before. `least` is no less than
-/// [`ROW`]: so a few bytes tell that there is none. Where five bytes stand together of which none is of the core, the row
-/// may not be seen.
-#[inline]
-pub(crate) fn next_row(
-    text: &[u8],
-    from: usize,
-    least: usize,
-    set: &ByteSet,
-    core: &ByteSet,
-) -> Option<(usize, usize)> {
-    let mut done = from;
-    let mut place = from;
-    while place < text.len() {
-        // A row that this byte is in has half a row before it or after it.
-        let around = text.get(place.saturating_sub(ROW / 2)..).and_then(|text| text.first_chunk());
-        let may_be = around.is_none_or(|around: &[u8; ROW + 1]| {
-            let has = |place: usize| u8::from(around.get(place).is_some_and(|byte| set.has(*byte)));
-            // Without a way out, as the processor cannot guess which of them is none; and then the others.
-            let is_likely = has(16) & (has(4) & has(10) | has(22) & has(28)) != 0;
-            is_likely
-                && has(0) & has(2) & has(7) & has(13) | has(19) & has(25) & has(30) & has(32) != 0
-                && slice(around, 14, 19).iter().any(|byte| core.has(*byte))
-        });
-        if may_be || place < from + ROW / 2 {
-            let lead = slice(text, done, place).iter().rev().take_while(|byte| set.has(**byte)).count();
-            let end = set.run(text, place);
-            if end > place && end - place + lead >= least {
-                return Some((place - lead, end));
-            }
-            done = end;
-        }
-        place += ROW;
-    }
-    None
-}
-
 /// Where at least `least` members stand from there on, within this word and the next.
 #[inline]
-fn followed(word: u64, next: u64, least: usize) -> u64 {
+pub(crate) fn followed(word: u64, next: u64, least: usize) -> u64 {
     // Without a way out, as the processor cannot guess where there is none; the usual length by numbers that it knows.
     let mut all = u128::from(word) | u128::from(next) << u64::BITS;
     if least == USUAL {
         for step in [1, 2, 4, 8, USUAL - 16] {
+            all &= all >> step;
+        }
+    } else if (16..=32).contains(&least) {
+        for step in [1, 2, 4, 8, least - 16] {
             all &= all >> step;
         }
     } else {
@@ -326,21 +284,6 @@ mod tests {
             }
             let mut found = Vec::new();
             runs(&text, from, least, |byte| byte == b'a', &mut found);
-            assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
-        }
-    }
-
-    #[test]
-    fn rows_are_found_as_one_by_one() {
-        let mut next = numbers();
-        for _ in 0..4_000 {
-            let rare = 2 + next(90);
-            let text: Vec<u8> = (0..next(500)).map(|_| if next(rare) == 0 { b'z' } else { b'a' }).collect();
-            let (from, least) = (next(text.len() + 1), ROW + next(9));
-            let mut expected = Vec::new();
-            runs(&text, from, least, |byte| byte == b'a', &mut expected);
-            let row = |from| next_row(&text, from, least, &HEX, &HEX);
-            let found: Vec<_> = std::iter::successors(row(from), |(_, end)| row(*end)).collect();
             assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
         }
     }

@@ -306,3 +306,34 @@ fn a_learned_value_is_masked_in_base64_of_capitals_alone() {
         }
     }
 }
+
+/// A few values have base64 without a capital, as names have none.
+#[test]
+fn sec_12_a_learned_value_is_masked_in_base64_without_capitals() {
+    for value in [&[0xff; 8][..], b"jozjozjozjozjoz"] {
+        let redactor = Redactor::new();
+        redactor.learn(value).unwrap();
+        for form in [STANDARD_NO_PAD.encode(value), URL_SAFE_NO_PAD.encode(value)] {
+            assert!(!form.contains(|letter: char| letter.is_ascii_uppercase()), "{form}");
+            assert_eq!(redactor.scrub(&format!("it said {form} here")), "it said *** here", "{form}");
+        }
+    }
+}
+
+#[test]
+fn sec_12_every_line_of_a_learned_value_is_masked_as_a_shell_writes_it() {
+    let redactor = Redactor::new();
+    redactor.learn(b"first line's\nit's the 2nd").unwrap();
+    for form in ["first line'\\''s\nit'\\''s the 2nd", "first\\ line\\'s\nit\\'s\\ the\\ 2nd"] {
+        assert_eq!(redactor.scrub(form), "***\n***", "{form}");
+    }
+}
+
+#[test]
+fn sec_12_a_learned_value_is_masked_in_json_with_short_and_with_long_escapes() {
+    let redactor = Redactor::new();
+    redactor.learn(b"form\x0cfeed\x08and\x01more").unwrap();
+    for form in ["form\\ffeed\\band\\u0001more", "form\\u000cfeed\\u0008and\\u0001more"] {
+        assert_eq!(redactor.scrub(form), "***", "{form}");
+    }
+}

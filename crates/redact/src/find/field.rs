@@ -3,6 +3,8 @@
 //! The name decides whether it is a secret; how it is written decides where the value is and how sure
 //! we are ([`Written`]); [`super::value`] decides whether that value is one.
 
+use std::ops::Range;
+
 use super::below::{Below, DASHES};
 use super::value::{self, Written};
 use super::{Hit, command, header, markup};
@@ -149,6 +151,8 @@ pub(super) enum Found {
     Hit(Hit),
     /// The value stands in the lines that follow.
     Below(Below),
+    /// Nothing, as the name goes on for too long, and so do those of all anchors that end here.
+    Nameless(Range<usize>),
 }
 
 pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
@@ -156,7 +160,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     let end = end - usize::from(before(text, end).is_some_and(|byte| is_one_of(byte, b"=:\"")));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
     if tail == TAIL {
-        return None;
+        return Some(Found::Nameless(end..NAME.run(text, end + TAIL) - TAIL + 1));
     }
     let last = end + tail;
     // Most names have no value.
@@ -179,15 +183,22 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     let spelled = if tail == 0 { whole } else { shortened(whole) };
     let name = normal(spelled, &mut plain);
     let ends = |ending: &&str| name.ends_with(ending.as_bytes());
+    let final_letter = name.last().copied();
     // Their whole line is the value.
-    if name.ends_with(b"cookie") || name.ends_with(b"authorization") {
+    let is_header = match final_letter {
+        Some(b'e') => name.ends_with(b"cookie"),
+        Some(b'n') => name.ends_with(b"authorization"),
+        _ => false,
+    };
+    if is_header {
         return header::find(text, first, last).map(Found::Hit);
     }
     // `process.env.AUTH`
     let last_part = || spelled.rsplit(|byte| *byte == b'.').next().unwrap_or_default();
-    let is_whole = WHOLE.iter().any(|whole| {
-        ends(whole) && (name.len() == whole.len() || last_part().eq_ignore_ascii_case(whole.as_bytes()))
-    });
+    let is_whole =
+        WHOLE.iter().filter(|whole| whole.as_bytes().last().copied() == final_letter).any(|whole| {
+            ends(whole) && (name.len() == whole.len() || last_part().eq_ignore_ascii_case(whole.as_bytes()))
+        });
     let is_pass = is_pass(spelled, name);
     let is_certain = ENDINGS.end(name) || is_whole || is_pass || is_pw(spelled, name);
     let is_several = || {
@@ -208,8 +219,8 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     if matches!(name, b"pwd" | b"oldpwd") && is_folder(text, from) {
         return None;
     }
-    let is_key =
-        KEYS.iter().any(|key| name == key.as_bytes()) && (spelled.contains(&b'-') || spelled == b"Apikey");
+    let may_be_key = spelled.contains(&b'-') || spelled == b"Apikey";
+    let is_key = may_be_key && KEYS.iter().any(|key| name == key.as_bytes());
     let written = match written {
         Written::Told | Written::Line | Written::Passed if is_key => Written::Header,
         written => written,
@@ -231,6 +242,9 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     };
     // Of what is long the first bytes decide, before its end is looked for: so nothing long is looked at in vain.
     let near = slice(text, 0, from + OPENING + LOOK);
+    if (is_whole && !is_pass || !is_certain) && !mixed(slice(near, from, near.len())) {
+        return None;
+    }
     let is_open = || memchr::memchr(b'\n', slice(near, from, near.len())).is_none();
     if (is_whole || !is_certain) && is_open() {
         let begun = value::find(near, first, from, written);
@@ -478,11 +492,14 @@ fn is_argument(text: &[u8], first: usize, from: usize) -> bool {
 fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usize, Written)> {
     let name = slice(text, first, last);
     let is_password = ends_so(name, b"password");
-    if stands_before(text, first, b"ENV ") || stands_before(text, first, b"ARG ") {
+    // The last letter of a word that says so: most often it is another.
+    let may_be_set =
+        matches!(slice(text, first.saturating_sub(2), first), [b'V' | b'G' | b't' | b'x', b' '] | b"/:");
+    if may_be_set && (stands_before(text, first, b"ENV ") || stands_before(text, first, b"ARG ")) {
         return Some((sign, Written::Set));
     }
     // `aws configure set NAME …`, `gh secret set NAME --body …`, `setx NAME …`
-    if ["set ", "setx ", "/:"].iter().any(|word| stands_before(text, first, word.as_bytes())) {
+    if may_be_set && ["set ", "setx ", "/:"].iter().any(|word| stands_before(text, first, word.as_bytes())) {
         let body =
             [&b"--body "[..], b"-b "].into_iter().find(|body| slice(text, sign, sign + body.len()) == *body);
         return Some((
@@ -499,9 +516,10 @@ fn by_blank(text: &[u8], first: usize, last: usize, sign: usize) -> Option<(usiz
     }
     let told = [&b"is "[..], b"was ", b"is: "]
         .into_iter()
+        .filter(|_| at(text, sign).is_some_and(|byte| is_one_of(byte, b"iw")))
         .find(|word| slice(text, sign, sign + word.len()) == *word);
-    let is_header = [&b"authorization"[..], b"cookie"].iter().any(|header| ends_so(name, header));
-    if let Some(word) = told.filter(|_| !is_header) {
+    let is_header = || [&b"authorization"[..], b"cookie"].iter().any(|header| ends_so(name, header));
+    if let Some(word) = told.filter(|_| !is_header()) {
         return Some((skip_blanks(text, sign + word.len(), BLANKS), Written::Told));
     }
     if !is_password {

@@ -283,6 +283,8 @@ fn until_block(
     finds: &mut Finds,
 ) -> Option<(usize, Carry)> {
     let mut last = (from, from);
+    // Where anchors end that are of no name with a value.
+    let mut nameless = from..from;
     let mut anchors = Anchors::new(text, from);
     while let Some((start, end, kind)) = anchors.next() {
         if start >= limit {
@@ -300,10 +302,15 @@ fn until_block(
             Kind::Option => command::option(text, start),
             Kind::Account => login::account(text, start),
             Kind::Sql => login::sql(text, start, end),
+            Kind::Field if nameless.contains(&end) => None,
             Kind::Field => match field::find(text, start, end) {
                 Some(field::Found::Hit(hit)) => Some(hit),
                 Some(field::Found::Below(below)) => {
                     return Some((line_end(text, end) + 1, Carry::Below(below)));
+                }
+                Some(field::Found::Nameless(range)) => {
+                    nameless = range;
+                    None
                 }
                 None => None,
             },

@@ -6,7 +6,7 @@
 
 use super::look::{Kinds, counts, is_varied, may_be_key};
 use super::{Body, Hit};
-use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before, within};
 
 /// Shortest run that is judged.
 pub(crate) const LEAST: usize = 20;
@@ -105,7 +105,13 @@ const PUBLIC_STARTS: &[&str] = &[
 /// Of base64 in both alphabets, also as URLs write it.
 #[inline]
 pub(crate) const fn is_run(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'_' | b'-' | b'%')
+    // A slash stands right before the digits.
+    within(byte | 0x20, b'a', b'z')
+        | within(byte, b'/', b'9')
+        | (byte == b'+')
+        | (byte == b'-')
+        | (byte == b'_')
+        | (byte == b'%')
 }
 
 /// Judges a run. A percent sign parts it, unless `+` or `/` is written so.

@@ -6,6 +6,9 @@ use crate::bytes::{ByteSet, at, mixed, slice};
 /// A kind of token. Data: a new kind is a new line in [`RULES`].
 pub(super) struct Rule {
     pub(super) prefix: &'static str,
+    /// Its first eight bytes, and which bits of eight bytes count.
+    first: u64,
+    counts: u64,
     body: &'static ByteSet,
     /// Fewest bytes of the body, less than the real length, so that a cut token is masked too.
     min: usize,
@@ -41,7 +44,35 @@ static PADDED: ByteSet = ByteSet::alphanumeric_and(b"_-=");
 static TILDE: ByteSet = ByteSet::alphanumeric_and(b"_-.~");
 
 const fn rule(prefix: &'static str, body: &'static ByteSet, min: usize, shape: Shape) -> Rule {
-    Rule { prefix, body, min, shape }
+    let (mut first, mut counts, mut rest) = (0, 0, prefix.as_bytes());
+    let mut shift = 0;
+    while shift < u64::BITS
+        && let [byte, more @ ..] = rest
+    {
+        first |= (*byte as u64) << shift;
+        counts |= 0xff << shift;
+        (rest, shift) = (more, shift + 8);
+    }
+    Rule { prefix, first, counts, body, min, shape }
+}
+
+impl Rule {
+    /// Whether its prefix stands here.
+    #[inline]
+    fn is_at(&self, text: &[u8], start: usize) -> bool {
+        let rest = slice(text, start, text.len());
+        match rest.first_chunk() {
+            Some(eight) if u64::from_le_bytes(*eight) & self.counts != self.first => false,
+            Some(_) if self.prefix.len() <= 8 => true,
+            _ => rest.starts_with(self.prefix.as_bytes()),
+        }
+    }
+
+    /// Whether a byte of its body may stand here.
+    #[inline]
+    fn has(&self, text: &[u8], place: usize) -> bool {
+        at(text, place).is_some_and(|byte| self.body.has(byte))
+    }
 }
 
 pub(super) const RULES: &[Rule] = &[
@@ -190,15 +221,15 @@ const LOOK: usize = 32;
 
 pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit> {
     let body = start + rule.prefix.len();
-    if slice(text, start, body) != rule.prefix.as_bytes() {
-        return None; // The search ignores case, tokens do not.
+    // The search ignores case, tokens do not.
+    if !rule.is_at(text, start) {
+        return None;
     }
     if rule.shape == Shape::Id {
         return id(text, start, body, rule);
     }
     // A few bytes tell most often that there is none.
-    let has = |place: usize| at(text, body + place).is_some_and(|byte| rule.body.has(byte));
-    if !(has(rule.min - 1) && has(rule.min / 2) && has(0) && has(3)) {
+    if ![rule.min - 1, rule.min / 2, 0, 3].iter().all(|place| rule.has(text, body + place)) {
         return None;
     }
     let head = slice(text, body, body + LOOK.max(rule.min));

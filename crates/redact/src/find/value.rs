@@ -232,6 +232,10 @@ fn backwards(text: &[u8]) -> impl Iterator<Item = u8> {
 
 /// `${…`, `$(…`, `{{…`, `!vault`, `op://…`: what will be put there is not here.
 pub(super) fn begins_reference(word: &[u8]) -> bool {
+    // Most often the first byte alone decides.
+    if !word.first().is_some_and(|byte| is_one_of(*byte, b"${#<osvf!")) {
+        return false;
+    }
     let starts: [&[u8]; 9] =
         [b"${", b"$(", b"{{", b"#{", b"<%", b"op://", b"secret://", b"vault://", b"file://"];
     let is_tag =
@@ -254,7 +258,8 @@ fn is_declaration(rest: &[u8], word: &[u8], written: Written) -> bool {
     let bare = slice(word, word.iter().take_while(|byte| b"*&".contains(byte)).count(), word.len());
     let starts: [&[u8]; 5] = [b"::", b"http://", b"https://", b"/*", b"//"];
     let words: [&[u8]; 4] = [b"impl", b"dyn", b"mut", b"const"];
-    if starts.iter().any(|start| word.starts_with(start))
+    let may_start = word.first().is_some_and(|byte| is_one_of(*byte, b":h/"));
+    if may_start && starts.iter().any(|start| word.starts_with(start))
         || words.contains(&word)
         || is_primitive(word)
         || is_variable(word)

@@ -68,8 +68,9 @@ pub(super) fn find(
 ) {
     let run = slice(text, start, end);
     hex(index, run, start, room, tell);
-    // Names and paths have small letters; base64 of eight bytes has capitals.
-    if run.len() < index.shortest_run() || !run.iter().any(u8::is_ascii_uppercase) {
+    // Names and paths have small letters; base64 of most values has capitals.
+    let may_be_base64 = !index.has_capitals() || run.iter().any(u8::is_ascii_uppercase);
+    if run.len() < index.shortest_run() || !may_be_base64 {
         return;
     }
     for phase in 0..4 {
@@ -82,6 +83,24 @@ pub(super) fn find(
             tell(base + from * 8 / 6, base + (to * 8).div_ceil(6))
         });
     }
+}
+
+/// Whether base64 of a text has a capital, whatever stands before it and behind it.
+pub(super) fn has_capitals(text: &[u8]) -> bool {
+    // How many bits of the first byte belong to a character that begins before it.
+    [0, 4, 2].into_iter().all(|lead| {
+        let (mut read, mut held) = (0_u32, 0_u32);
+        text.iter().enumerate().any(|(place, byte)| {
+            (read, held) = (read << 8 | u32::from(*byte), held + 8 - if place == 0 { lead } else { 0 });
+            let mut has_capital = false;
+            while held >= 6 {
+                held -= 6;
+                // The first of the alphabet are the capitals.
+                has_capital |= read >> held & 63 < 26;
+            }
+            has_capital
+        })
+    })
 }
 
 /// Whether a run may be base64 of base64.

@@ -19,24 +19,24 @@ pub(super) fn of(value: &[u8]) -> Vec<Form> {
     let mut texts: BTreeSet<Vec<u8>> = BTreeSet::new();
     let is_line = !value.contains(&b'\n') && !value.contains(&b'\r');
     // A line of a value shows up alone in line-wise output.
-    texts.extend(value.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::to_vec));
+    for line in value.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        texts.insert(line.to_vec());
+        // In quotes a line break is one, and what stands around it is written as a shell wants it.
+        if !is_line && line.len() >= MIN_VALUE {
+            texts.extend(quoted(line));
+        }
+    }
     if value.iter().any(|byte| !(byte.is_ascii_alphanumeric() || b"-_.~".contains(byte))) {
-        let written = [
-            json(value, false),
-            json(value, true),
-            shell(value, b""),
-            shell(value, b"\"$`\\"),
-            shell(value, b"'\\"),
-        ];
-        texts.extend(written.into_iter().map(String::into_bytes).map(|text| text.to_vec()));
+        for is_short in [true, false] {
+            texts.extend([false, true].map(|is_ascii| json(value, is_ascii, is_short).into_bytes()));
+        }
+        texts.extend(quoted(value));
         for (blank, is_lower) in [("%20", false), ("+", false), ("%20", true)] {
             texts.insert(percent(value, blank, is_lower).into_bytes());
         }
-        texts.insert(replaced(value, b"'", b"'\\''"));
-        texts.insert(replaced(value, b"'", b"'\"'\"'"));
-        texts.insert(replaced(json(value, false).as_bytes(), b"/", b"\\/"));
+        texts.insert(replaced(json(value, false, true).as_bytes(), b"/", b"\\/"));
         // JSON within JSON.
-        texts.insert(json(json(value, false).as_bytes(), false).into_bytes());
+        texts.insert(json(json(value, false, true).as_bytes(), false, true).into_bytes());
     }
     texts.retain(|text| text.len() >= MIN_VALUE && !text.contains(&b'\n'));
     let mut forms: Vec<Form> =
@@ -47,7 +47,19 @@ pub(super) fn of(value: &[u8]) -> Vec<Form> {
     forms
 }
 
-fn json(value: &[u8], is_ascii: bool) -> String {
+/// As shells write it.
+fn quoted(text: &[u8]) -> [Vec<u8>; 5] {
+    [
+        shell(text, b"").into_bytes(),
+        shell(text, b"\"$`\\").into_bytes(),
+        shell(text, b"'\\").into_bytes(),
+        replaced(text, b"'", b"'\\''"),
+        replaced(text, b"'", b"'\"'\"'"),
+    ]
+}
+
+/// Some writers have signs of their own for all that has one, others for the most usual only.
+fn json(value: &[u8], is_ascii: bool, is_short: bool) -> String {
     let mut text = String::new();
     for character in String::from_utf8_lossy(value).chars() {
         match character {
@@ -56,6 +68,8 @@ fn json(value: &[u8], is_ascii: bool) -> String {
             '\n' => text.push_str("\\n"),
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
+            '\u{8}' if is_short => text.push_str("\\b"),
+            '\u{c}' if is_short => text.push_str("\\f"),
             other if (other.is_control() && other.is_ascii()) || (is_ascii && !other.is_ascii()) => {
                 let mut units = [0; 2];
                 for unit in other.encode_utf16(&mut units) {

@@ -11,6 +11,9 @@
 pub(crate) mod decode;
 mod forms;
 mod index;
+mod rows;
+#[cfg(test)]
+mod tests;
 mod views;
 
 use std::collections::BTreeMap;
@@ -169,11 +172,7 @@ impl Known {
         mut tell: impl FnMut(usize, usize),
     ) {
         for index in self.indices() {
-            index.find_plain(text, from, runs, &mut tell);
-            let may_hold = |run: &&(usize, usize)| index.may_hold(text, run.0, run.1);
-            for (start, end) in runs.iter().filter(may_hold) {
-                decode::find(index, text, *start, *end, room, &mut tell);
-            }
+            index.find_all(text, from, runs, room, &mut tell);
             views::find(index, text, from, room, &mut tell);
         }
     }

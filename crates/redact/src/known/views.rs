@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 
 use super::decode::{self, Room};
 use super::index::{Index, Read};
-use crate::bytes::{ByteSet, HEX, ROW, at, count, line_end, line_start, next_row, runs, slice, within};
+use crate::bytes::{ByteSet, HEX, at, line_end, line_start, slice};
 
 /// How often a line is read over again.
 const DEPTH: usize = 2;
@@ -20,8 +20,6 @@ const LONGEST: usize = 3 * 1024;
 /// Shortest line of base64 that is broken because it was full.
 const FULL: usize = 60;
 
-/// Hex digits and what may stand between them.
-static PAIRED: ByteSet = ByteSet::of(b"0123456789abcdefABCDEF :-");
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/_-");
 
 /// How something is written.
@@ -41,8 +39,8 @@ enum Writing {
     Wide,
 }
 
-const WRITINGS: [Writing; 6] =
-    [Writing::Url, Writing::Form, Writing::String, Writing::Wrapped, Writing::Markup, Writing::Wide];
+/// How many there are.
+const WRITINGS: usize = 6;
 
 impl Writing {
     /// The byte that all its signs begin with.
@@ -55,16 +53,22 @@ impl Writing {
         }
     }
 
-    /// Whether this tells that a line is written so. What most lines have does not.
+    /// Which of them these two bytes may be a sign of. What most lines have is none.
+    const fn may_begin(first: Option<u8>, second: Option<u8>) -> &'static [Self] {
+        match (first, second) {
+            (Some(b'%'), _) => &[Self::Url, Self::Form],
+            (Some(b'\\'), Some(b'x' | b'u' | b'\'' | b'0'..=b'3')) => &[Self::String],
+            (Some(b'\\'), Some(b'n' | b'r')) => &[Self::Wrapped],
+            (Some(b'&'), Some(b'#' | b'a' | b'e' | b'g' | b'l' | b'q' | b's')) => &[Self::Markup],
+            (Some(0), _) => &[Self::Wide],
+            _ => &[],
+        }
+    }
+
+    /// Whether this tells that a line is written so.
     fn tells(self, text: &[u8], place: usize) -> bool {
-        let may = match (self, at(text, place + 1)) {
-            (Self::Url | Self::Form | Self::Wide, _) => true,
-            (Self::String, Some(b'x' | b'u' | b'\'' | b'0'..=b'3')) => true,
-            (Self::Wrapped, Some(b'n' | b'r')) => true,
-            (Self::Markup, Some(b'#' | b'a' | b'e' | b'g' | b'l' | b'q' | b's')) => true,
-            (Self::String | Self::Wrapped | Self::Markup, _) => false,
-        };
-        may && self.read(text, place).is_some()
+        Self::may_begin(at(text, place), at(text, place + 1)).contains(&self)
+            && self.read(text, place).is_some()
     }
 
     /// What stands here instead of what is written: how long that is, and for what byte or character.
@@ -159,7 +163,7 @@ impl View {
         let mut from = 0;
         while from < self.text.len() {
             let end = BASE64.run(&self.text, from);
-            if end - from >= index.shortest_run() {
+            if index.may_hold(&self.text, from, end) {
                 decode::find(index, &self.text, from, end, room, &mut placed);
             }
             from = end + 1;
@@ -175,20 +179,20 @@ pub(super) fn find(
     room: &mut Room,
     tell: &mut impl FnMut(usize, usize),
 ) {
-    for signed in WRITINGS.chunk_by(|a, b| a.sign() == b.sign()) {
-        let Some(sign) = signed.first().map(|writing| writing.sign()) else { continue };
-        // Where each of them is done: a line is read once.
-        let mut done = [from; 2];
-        for offset in memchr::memchr_iter(sign, slice(text, from, text.len())) {
-            let place = from + offset;
-            for (writing, done) in signed.iter().zip(&mut done) {
-                if place >= *done && writing.tells(text, place) {
-                    *done = line_end(text, place);
-                    line(*writing, index, text, from, place, *done, room, tell);
-                }
+    // Where each of them is done: a line is read once.
+    let mut done = [from; WRITINGS];
+    let mut look = |place: usize| {
+        for writing in Writing::may_begin(at(text, place), at(text, place + 1)) {
+            let done = done.get_mut(*writing as usize).filter(|done| place >= **done);
+            if let Some(done) = done.filter(|_| writing.read(text, place).is_some()) {
+                *done = line_end(text, place);
+                line(*writing, index, text, from, place, *done, room, tell);
             }
         }
-    }
+    };
+    let rest = slice(text, from, text.len());
+    memchr::memchr3_iter(b'%', b'\\', b'&', rest).for_each(|place| look(from + place));
+    memchr::memchr_iter(0, rest).for_each(|place| look(from + place));
     pairs(index, text, from, room, tell);
 }
 
@@ -223,24 +227,8 @@ fn line(
 
 /// Hex digits in pairs or fours: `68:75:6e`, `68 75 6e`, `6875 6e74`.
 fn pairs(index: &Index, text: &[u8], from: usize, room: &mut Room, tell: &mut impl FnMut(usize, usize)) {
-    let mut rows = Vec::new();
-    // The digits of the shortest text, and something between them.
-    let least = 2 * index.shortest() + 1;
-    if least < ROW {
-        runs(text, from, least, is_paired, &mut rows);
-    } else {
-        let next = |from| next_row(text, from, least, &PAIRED, &HEX);
-        rows.extend(std::iter::successors(next(from), |(_, end)| next(*end)));
-    }
-    // Without anything between them they are found as one run.
-    rows.retain_mut(|(start, end)| {
-        let is_between = |byte: &&u8| !HEX.has(**byte);
-        *start += slice(text, *start, *end).iter().take_while(is_between).count();
-        *end -= slice(text, *start, *end).iter().rev().take_while(is_between).count();
-        let digits = count(slice(text, *start, *end), |byte| byte.is_ascii_hexdigit());
-        digits + 1 >= least && digits < *end - *start
-    });
-    for (start, end) in rows {
+    let next = |from: usize| index.rows().next(text, from);
+    for (start, end) in std::iter::successors(next(from), |(_, end)| next(*end)) {
         // Of a longer row each part has what a value needs before it.
         for part in (start..end).step_by(LONGEST) {
             row(index, text, part.saturating_sub(LONGEST).max(start), end.min(part + LONGEST), room, tell);
@@ -256,8 +244,7 @@ fn row(
     room: &mut Room,
     tell: &mut impl FnMut(usize, usize),
 ) {
-    room.clear();
-    room.extend(slice(text, start, end).iter().filter(|byte| HEX.has(**byte)));
+    gather(slice(text, start, end), room);
     // Without anything between them they are found as one run.
     if room.len() == end - start || !index.may_hold_hex(room) {
         return;
@@ -279,10 +266,19 @@ fn row(
     }
 }
 
-/// As [`PAIRED`], for many at once.
-const fn is_paired(byte: u8) -> bool {
-    // A colon follows the digits.
-    within(byte, b'0', b':') | within(byte | 0x20, b'a', b'f') | (byte == b' ') | (byte == b'-')
+/// Only the digits of a row.
+fn gather(row: &[u8], room: &mut Room) {
+    room.clear();
+    room.resize(row.len(), 0);
+    let mut length = 0;
+    // Without a way out, as the processor cannot guess which of them is none.
+    for byte in row {
+        if let Some(slot) = room.get_mut(length) {
+            *slot = *byte;
+        }
+        length += usize::from(HEX.has(*byte));
+    }
+    room.truncate(length);
 }
 
 fn digit(byte: u8) -> Option<u32> {

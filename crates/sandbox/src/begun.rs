@@ -21,14 +21,15 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::files::{self, Base};
+use crate::filter::{Filter, Tracing};
 use crate::groups::{Groups, Wanted};
 use crate::inside::{self, Broken, Given};
 use crate::launch::{
     Handed, Held, InsideEnds, LONGEST, LaunchError, NAMESPACES, Owners, Tree, map, opened, ready,
-    sealed_init, within,
+    ready_after, sealed_init, within,
 };
 use crate::line::Line;
-use crate::measure;
+use crate::measure::{self, Table};
 use crate::permit::Permit;
 use crate::plan::{Identity, Mount, Part, Plan};
 use crate::receipt::RunId;
@@ -61,6 +62,8 @@ struct Handover<P> {
     opened: Option<Vec<bool>>,
     /// How many groups of version 1 are still to be entered.
     groups: usize,
+    /// Whether somebody wants to hear that the root is complete.
+    tells: bool,
 }
 
 /// The most descriptors in one packet (the kernel takes 253), and the most bytes.
@@ -154,7 +157,12 @@ impl Begun {
     }
 
     /// Gives it its plan, and groups for the limits that have none yet.
-    pub(crate) fn give(mut self, plan: &Plan, standard: &InsideEnds) -> Result<Filled, LaunchError> {
+    pub(crate) fn give(
+        mut self,
+        plan: &Plan,
+        standard: &InsideEnds,
+        tells: bool,
+    ) -> Result<Filled, LaunchError> {
         let owners = match self.owners.take().filter(|_| self.identity == plan.identity) {
             Some(owners) => Some(owners),
             None => owners(&plan.identity)?,
@@ -169,7 +177,7 @@ impl Begun {
             return Err(LaunchError::Speed);
         }
         let tasks = std::mem::take(&mut self.groups.tasks);
-        heard(hand_over(&self.line, plan, opened.as_deref(), standard, &tasks))?;
+        heard(hand_over(&self.line, plan, opened.as_deref(), standard, &tasks, tells))?;
         Ok(Filled { tree: self.tree, line: self.line, groups: self.groups })
     }
 }
@@ -249,7 +257,7 @@ impl Plan {
     fn give(self, begun: Begun, mut standard: Standard) -> Result<Coming, LaunchError> {
         let prepare = |what: &'static str| move |error: io::Error| LaunchError::Prepare(what, error);
         let inside = standard.inside().map_err(prepare("standard input and output"))?;
-        let of = begun.give(&self, &inside)?;
+        let of = begun.give(&self, &inside, true)?;
         measure::prepare(&self);
         Ok(Coming { plan: self, of, standard })
     }
@@ -267,8 +275,10 @@ impl Coming {
     /// When a layer cannot be made; nothing is left behind.
     pub fn held(self) -> Result<Held, LaunchError> {
         let Self { plan, of, standard } = self;
-        let Handed { terminal, sockets } = ready(&of.line)?;
-        Ok(Held { plan, tree: of.tree, line: of.line, standard, terminal, sockets, groups: of.groups })
+        let mut table = None;
+        let Handed { terminal, sockets } =
+            ready_after(&of.line, || table = Table::of(of.tree.pid, &plan).ok())?;
+        Ok(Held { plan, tree: of.tree, line: of.line, standard, terminal, sockets, groups: of.groups, table })
     }
 }
 
@@ -279,6 +289,7 @@ fn hand_over(
     opened: Option<&[FromHost]>,
     standard: &InsideEnds,
     tasks: &[OwnedFd],
+    tells: bool,
 ) -> rustix::io::Result<()> {
     let mounts = opened.unwrap_or_default().iter().filter_map(FromHost::descriptor);
     let fds = standard.0.iter().flatten().chain(tasks).map(AsFd::as_fd).chain(mounts);
@@ -288,6 +299,7 @@ fn hand_over(
         standard: standard.0.each_ref().map(Option::is_some),
         opened: opened.map(|all| all.iter().map(|one| one.descriptor().is_some()).collect()),
         groups: tasks.len(),
+        tells,
     };
     let mut bytes = Vec::with_capacity(MOST_BYTES);
     serde_json::to_writer(&mut bytes, &handover).map_err(|_| rustix::io::Errno::INVAL)?;
@@ -370,8 +382,12 @@ fn build(
         [line.as_fd(), init].into_iter().chain(tasks.unwrap_or_default().iter().map(AsFd::as_fd)).collect();
     sys::watch::close_but(&kept).map_err(|_| strange("descriptors"))?;
     let root = inside::begin(identity, line, tasks, base)?;
+    // While the plan is on its way: there are two filters, and it wants one of them.
+    for tracing in [Tracing::Own, Tracing::Refused] {
+        let _ = Filter::of(tracing);
+    }
     let (handover, fds) = taken_over(line).map_err(|_| strange("plan"))?;
-    let Handover { plan, standard, opened, groups } = handover;
+    let Handover { plan, standard, opened, groups, tells } = handover;
     let mut fds = fds.into_iter();
     let mut next = |is_there: bool| match is_there {
         true => fds.next().map(Some).ok_or_else(|| strange("descriptors")),
@@ -390,6 +406,7 @@ fn build(
         opened,
         standard: standard.each_ref().map(|fd| fd.as_ref().map(AsFd::as_fd)),
         groups,
+        tells,
     };
     let broken = match inside::finish(&mut given, root, tasks.is_none()) {
         Ok(never) => match never {},

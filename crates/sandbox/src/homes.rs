@@ -7,12 +7,12 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
-use crate::plan::Mount;
+use crate::plan::{Mount, is_below};
 use crate::root;
 
 /// Moves aside what is in the way of these mounts. A home `within` a directory is found beneath it, without links.
@@ -27,8 +27,9 @@ pub(crate) fn clear(
         Some(top) => top,
         None => rustix::fs::open(host, open, Mode::empty())?,
     };
-    for mount in mounts.iter().filter(|mount| mount.at != home) {
-        if let Ok(below) = mount.at.strip_prefix(home) {
+    let home: PathBuf = home.components().collect();
+    for mount in mounts.iter().filter(|mount| is_below(&mount.at, &home)) {
+        if let Ok(below) = mount.at.strip_prefix(&home) {
             clear_way(&top, below)?;
         }
     }

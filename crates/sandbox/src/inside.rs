@@ -80,6 +80,8 @@ pub(crate) struct Given<'a> {
     pub(crate) standard: [Option<BorrowedFd<'a>>; 3],
     /// Control groups of the first version to enter.
     pub(crate) groups: Vec<OwnedFd>,
+    /// Whether the launcher is told when the root is complete.
+    pub(crate) tells: bool,
 }
 
 /// The part that does not depend on the command: can be done ahead of time.
@@ -122,6 +124,9 @@ pub(crate) fn finish(
         given.line.give_sockets(&sockets).at(Step::Capture, "launcher")?;
     }
     root.complete(given.plan, std::mem::take(&mut given.opened))?;
+    if given.tells {
+        given.line.tell_rooted().at(Step::Root, "launcher")?;
+    }
     dress(given)
 }
 

@@ -56,6 +56,7 @@ impl Plan {
                     opened: None,
                     standard,
                     groups: Vec::new(),
+                    tells: false,
                 };
                 match line {
                     Ok(line) => between(given, &line, &init),
@@ -74,6 +75,7 @@ impl Plan {
                     terminal,
                     sockets,
                     groups: Groups::default(),
+                    table: None,
                 })
             }
         }

@@ -19,6 +19,7 @@ use crate::capture::Sockets;
 use crate::groups::Groups;
 use crate::inside::{self, Broken};
 use crate::line::{Line, Word};
+use crate::measure::Table;
 use crate::plan::{Identity, Plan};
 use crate::root::{self, FromHost};
 use crate::standard::Standard;
@@ -170,6 +171,8 @@ pub struct Held {
     pub(crate) terminal: Option<OwnedFd>,
     pub(crate) sockets: Option<Sockets>,
     pub(crate) groups: Groups,
+    /// Its mounts, read when the last of them was made.
+    pub(crate) table: Option<Table>,
 }
 
 impl Held {
@@ -196,6 +199,11 @@ pub(crate) struct Handed {
 
 /// Waits until process 1 stands; takes what is handed out.
 pub(crate) fn ready(line: &Line) -> Result<Handed, LaunchError> {
+    ready_after(line, || {})
+}
+
+/// The same; `rooted` is done as soon as the root is complete, while the rest is made.
+pub(crate) fn ready_after(line: &Line, mut rooted: impl FnMut()) -> Result<Handed, LaunchError> {
     let mut handed = Handed::default();
     loop {
         if !comes(line.as_fd(), LONGEST).map_err(LaunchError::Line)? {
@@ -204,6 +212,7 @@ pub(crate) fn ready(line: &Line) -> Result<Handed, LaunchError> {
         match line.hear().map_err(LaunchError::Line)? {
             Word::Terminal(fd) => handed.terminal = Some(fd),
             Word::Sockets(sockets) => handed.sockets = Some(sockets),
+            Word::Rooted => rooted(),
             Word::Ready => return Ok(handed),
             Word::Broken(broken) => return Err(LaunchError::Inside(Refused(broken))),
             Word::NotExecuted(_) | Word::Ended(_) | Word::Stopped | Word::Gone => {

@@ -25,6 +25,8 @@ pub(crate) struct Line(OwnedFd);
 /// What came from inside.
 #[derive(Debug)]
 pub(crate) enum Word {
+    /// The root is complete: nothing is mounted any more.
+    Rooted,
     /// Process 1 waits for the word to go.
     Ready,
     /// The command could not be executed.
@@ -126,6 +128,11 @@ impl Line {
         if got == 1 && byte == *b"O" { Ok(()) } else { Err(rustix::io::Errno::PIPE) }
     }
 
+    /// Tells that the root is complete.
+    pub(crate) fn tell_rooted(&self) -> rustix::io::Result<()> {
+        self.say(b"M")
+    }
+
     /// Hands the near end of the terminal out.
     pub(crate) fn give_terminal(&self, terminal: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -211,6 +218,7 @@ impl Line {
         };
         match (message.first(), passed.len()) {
             (None, 0) => Ok(Word::Gone),
+            (Some(b'M'), 0) => Ok(Word::Rooted),
             (Some(b'R'), 0) => Ok(Word::Ready),
             (Some(b'E'), 0) => Ok(Word::NotExecuted(number()?)),
             (Some(b'X'), 0) => Ok(Word::Ended(number()?)),

@@ -50,9 +50,9 @@ impl Held {
     /// # Errors
     /// When the kernel does not tell; the launch must then be refused.
     pub fn measure(&self, remembered: &Path) -> io::Result<Account> {
-        let Self { plan, tree, standard, groups, .. } = self;
+        let Self { plan, tree, standard, groups, table, .. } = self;
         let (kinds, host) = (standard.kinds, &standard.host);
-        let (pid, table, program, takes, watches) = (tree.pid, None, None, None, true);
+        let (pid, table, program, takes, watches) = (tree.pid, table.as_ref(), None, None, true);
         Measuring { plan, pid, groups, kinds, host, table, program, takes, watches }.measure(Some(remembered))
     }
 }

@@ -65,16 +65,29 @@ pub(crate) struct Mount {
     pub(crate) at: PathBuf,
     pub(crate) access: Access,
     /// Whether the owner of the files is shown as the user inside (only with an unprivileged user of its own).
+    #[serde(default, skip_serializing_if = "is_usual::<false>")]
     pub(crate) owned: bool,
     /// Whether programs may be started from it.
+    #[serde(default = "usual::<true>", skip_serializing_if = "is_usual::<true>")]
     pub(crate) programs: bool,
     /// A directory of the host beneath which the source is found without following any link; none: as it is named.
-    #[serde(with = "raw::maybe")]
+    #[serde(default, with = "raw::maybe", skip_serializing_if = "Option::is_none")]
     pub(crate) within: Option<PathBuf>,
     /// Whether every sandbox has it, so that it may be there already.
+    #[serde(default, skip_serializing_if = "is_usual::<false>")]
     pub(crate) base: bool,
     /// Whether the mount can be written although the plan says it is only to be read: one wall left out.
+    #[serde(default, skip_serializing_if = "is_usual::<false>")]
     pub(crate) writable_anyway: bool,
+}
+
+/// What most mounts say is left out where a plan is handed over: each start waits for that.
+fn usual<const VALUE: bool>() -> bool {
+    VALUE
+}
+
+fn is_usual<const VALUE: bool>(value: &bool) -> bool {
+    *value == VALUE
 }
 
 impl Mount {

@@ -143,7 +143,7 @@ impl Held {
     /// When the sandbox is gone, or the terminal cannot be used.
     pub fn go(self) -> Result<Running, LaunchError> {
         // Sockets that nobody took are closed: then there is no network.
-        let Self { plan, tree, line, standard, terminal, sockets: _, groups } = self;
+        let Self { plan, tree, line, standard, terminal, sockets: _, groups, table: _ } = self;
         let prepare = |error| LaunchError::Prepare("terminal", error);
         let watched =
             [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
@@ -399,7 +399,7 @@ impl Running {
                 self.line_ended = true;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
-            Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_) => {
+            Word::Rooted | Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_) => {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "process 1 broke its rules"));
             }
         }

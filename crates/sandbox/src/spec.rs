@@ -297,7 +297,7 @@ impl Spec {
             mount.at = mount.at.components().collect();
         }
         // What is above is mounted before what is below; equal places in the order in which they were given.
-        mounts.sort_by_key(|mount| mount.at.components().count());
+        mounts.sort_by_cached_key(|mount| mount.at.components().count());
         for mount in &mounts {
             if let Source::Layer(layer) = &mount.source {
                 let failed = |error| Unenforceable::Path(layer.changes.clone(), error);

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+use ed25519_dalek::SigningKey;
 use sandbox::profile::{
     Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, Worktree,
     pending_notice,
@@ -123,9 +124,10 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         // While it is being made.
         let kept = prepared.keep_covers(&coming).map_err(|error| broken(&error))?;
         record.prepare()?;
-        coming.held().map(|held| (held, kept)).map_err(refused)
+        let words = asked.words(&record)?;
+        coming.held().map(|held| (held, kept, words)).map_err(refused)
     });
-    let (mut held, mut kept) = match held {
+    let (mut held, mut kept, words) = match held {
         Ok(held) => held,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
@@ -137,7 +139,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         Ok(observer) => observer,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
-    let launched = asked.receipt(&record, &held, &home)?;
+    let launched = asked.receipt(&record, &held, &home, words)?;
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let mut network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
@@ -226,6 +228,16 @@ struct Asked<'a> {
     command: &'a [OsString],
 }
 
+/// What a receipt says besides what was measured, and the key that signs it: got together while the sandbox is made.
+struct Words {
+    host: HostInfo,
+    command: Vec<String>,
+    cwd: String,
+    worktree: String,
+    profile: ProfileRef,
+    key: SigningKey,
+}
+
 impl Asked<'_> {
     fn profile(&self) -> ProfileRef {
         let sha256 = Digest::of(self.profile.to_toml().as_bytes());
@@ -244,8 +256,26 @@ impl Asked<'_> {
         }
     }
 
+    /// What the receipt says that need not be measured.
+    fn words(&self, record: &OwnRecord) -> Result<Words, Failure> {
+        let kept = |text: &std::ffi::OsStr| output::kept(&text.to_string_lossy());
+        Ok(Words {
+            host: HostInfo {
+                kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+                boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+                    .map(|text| text.trim().to_owned())
+                    .map_err(|error| broken(&error))?,
+            },
+            command: output::kept_words(self.command),
+            cwd: kept(self.caller.directory.as_os_str()),
+            worktree: kept(self.caller.worktree.as_os_str()),
+            profile: self.profile(),
+            key: record.receipt_key(),
+        })
+    }
+
     /// Measures, compares, signs and records; nothing goes on if one of them fails. The number of the entry.
-    fn receipt(&self, record: &OwnRecord, held: &Held, home: &Home) -> Result<u64, Failure> {
+    fn receipt(&self, record: &OwnRecord, held: &Held, home: &Home, words: Words) -> Result<u64, Failure> {
         let account = held.measure(&home.state.join("binaries")).map_err(|error| broken(&error))?;
         if let Err(differences) = compare(&account.expected, &account.facts) {
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
@@ -253,26 +283,21 @@ impl Asked<'_> {
                 broken(&format!("the sandbox is not as planned, so nothing was run: {}", told.join("; ")));
             return Err(self.refused(record, Refusal::NotAsPlanned(differences), failure));
         }
-        let kept = |text: &std::ffi::OsStr| output::kept(&text.to_string_lossy());
+        let Words { host, command, cwd, worktree, profile, key } = words;
         let receipt = Receipt {
             version: sandbox::receipt::VERSION,
             run: self.run.clone(),
             at: now(),
-            host: HostInfo {
-                kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-                boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
-                    .map(|text| text.trim().to_owned())
-                    .map_err(|error| broken(&error))?,
-            },
+            host,
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            command: output::kept_words(self.command),
-            cwd: kept(self.caller.directory.as_os_str()),
-            worktree: Some(kept(self.caller.worktree.as_os_str())),
-            profile: self.profile(),
+            command,
+            cwd,
+            worktree: Some(worktree),
+            profile,
             degraded: doctor::degraded_on_record(held.left_out()),
             facts: account.facts,
         };
-        let sealed = receipt.seal(&record.receipt_key()).map_err(|error| broken(&error))?;
+        let sealed = receipt.seal(&key).map_err(|error| broken(&error))?;
         record.keep(self.run, &sealed)?;
         record.append(&launch_draft(&who(), &sealed))
     }

@@ -29,6 +29,8 @@ const GRACE: Duration = Duration::from_millis(200);
 const ROUND: Duration = Duration::from_secs(1);
 /// The most that is told.
 const MOST_TOLD: usize = 1000;
+/// The most stubs that are held open; those beyond are only removed more slowly.
+const MOST_HELD: usize = 256;
 
 /// Waits for the word to begin, watches until the sandbox is gone, then tells what happened.
 pub(super) fn keep(
@@ -42,7 +44,9 @@ pub(super) fn keep(
     let mut keeper =
         Keeper { guardian, held, stubs, known: BTreeSet::new(), told: BTreeMap::new(), pending: None };
     let mut word = [0u8; 1];
-    let begun = keeper.alone(&tells, waits, launcher).is_ok() && rustix::io::read(waits, &mut word) == Ok(1);
+    let is_alone = keeper.alone(&tells, waits, launcher).is_ok();
+    let stubs_held = held_open(&keeper.guardian, stubs);
+    let begun = is_alone && rustix::io::read(waits, &mut word) == Ok(1);
     if !begun {
         // Nothing is told, so the launcher takes it for lost.
         return end(held);
@@ -53,7 +57,7 @@ pub(super) fn keep(
         keeper.tell(&path, What::Failed, Duration::ZERO).error = Some(error.to_string());
         end(held);
     }
-    let told: Vec<Told> = keeper.told.into_values().collect();
+    let told: Vec<Told> = std::mem::take(&mut keeper.told).into_values().collect();
     let text = serde_json::to_vec(&told).unwrap_or_default();
     let mut rest = text.as_slice();
     while let Ok(written @ 1..) = rustix::io::write(&tells, rest) {
@@ -61,6 +65,17 @@ pub(super) fn keep(
     }
     // Closed first: the kernel takes ten milliseconds to forget what was watched, and nobody need wait for that.
     drop(tells);
+    drop(keeper.guardian);
+    // Only now: until then the launcher has removed the stubs' names, and what lay behind them is given back here.
+    drop(stubs_held);
+}
+
+/// Stubs and their book, held open: a file system frees what a removed directory took (and some tell the disk of each
+/// block, and wait) when the last who holds it lets go, and that need not be the launcher at the end of a run.
+fn held_open(guardian: &Guardian, stubs: &Stubs) -> Vec<OwnedFd> {
+    let items = guardian.items.iter().filter(|item| item.must && item.how == How::Nothing);
+    let open = |item: &super::Item| guardian.tree.open(&item.host, OFlags::PATH | OFlags::DIRECTORY).ok();
+    items.take(MOST_HELD).filter_map(open).chain(stubs.hold_book()).collect()
 }
 
 /// Something that could not be done, and where.

@@ -2,9 +2,11 @@
 //!
 //! Invariant: a table that was read ahead counts only as long as the kernel says that nothing was mounted, unmounted or
 //! set otherwise in that namespace since it was opened. The kernel does not say that a directory above a mount got another
-//! name: whoever reads ahead looks himself whether each mount is still where it was.
+//! name: whoever reads ahead by more than the moment in which process 1 comes to stand looks himself whether each mount is
+//! still where it was.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -13,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Process, strange};
 use crate::plan::{Access, Mount, Plan, Source};
-use crate::receipt::{MountEntry, Mounts};
+use crate::receipt::Mounts;
 
 /// What is mounted, in short, and what was to be.
 #[derive(Debug)]
@@ -31,9 +33,10 @@ impl Table {
 
     pub(super) fn read(process: &Process, plan: &Plan) -> io::Result<Self> {
         let file = process.open("mountinfo")?;
-        let table = found(&super::text(super::bytes(&file)?), plan)?;
-        let planned = Mounts::over(&planned_table(plan, &table));
-        Ok(Self { file, found: Mounts::over(&table), planned })
+        let text = super::text(super::bytes(&file)?);
+        let table = found(&text, plan)?;
+        let planned = in_short(&planned(plan, &table));
+        Ok(Self { found: in_short(&table), planned, file })
     }
 
     /// Whether nothing changed since it was read.
@@ -43,42 +46,66 @@ impl Table {
     }
 }
 
+/// One mount of a table. A start has some sixty of them twice, and waits: nothing is copied that need not be.
+struct Row<'a> {
+    target: Cow<'a, str>,
+    kind: &'a str,
+    flags: Flags,
+}
+
+/// Which of [`COUNTED`] a mount has, one bit each.
+type Flags = u8;
+
+/// The options that are counted, in order.
+const COUNTED: [&str; 4] = ["nodev", "noexec", "nosuid", "ro"];
+
+fn flags<'a>(options: impl Iterator<Item = &'a str>) -> Flags {
+    let bit = |option| COUNTED.iter().position(|counted| *counted == option).map_or(0, |place| 1 << place);
+    options.map(bit).fold(0, |flags, bit| flags | bit)
+}
+
+/// The table in short.
+fn in_short(table: &[Row<'_>]) -> Mounts {
+    Mounts::of_rows(table.iter().map(|row| (&*row.target, words(row))).collect())
+}
+
+/// What a mount is, its part, its flags in order. What part of its file system it shows is not told apart: it is empty.
+fn words<'a>(row: &'a Row<'_>) -> Vec<&'a str> {
+    let has = COUNTED.iter().enumerate().filter(|(place, _)| row.flags & (1 << place) != 0);
+    [row.kind, ""].into_iter().chain(has.map(|(_, option)| *option)).collect()
+}
+
 /// The mount table, without what differs from run to run.
-fn found(text: &str, plan: &Plan) -> io::Result<Vec<MountEntry>> {
-    let mut table = Vec::new();
+fn found<'a>(text: &'a str, plan: &Plan) -> io::Result<Vec<Row<'a>>> {
+    let mut table = Vec::with_capacity(plan.mounts.len() + 1);
+    // What a host directory is kept on is the host's business; what is ours is named.
+    let ours = ["tmpfs", "proc", "devpts", "overlay"];
+    let mut of_host: HashMap<Cow<'_, str>, bool> = HashMap::with_capacity(plan.mounts.len());
+    for planned in &plan.mounts {
+        let is_host = matches!(planned.source, Source::Host(_));
+        let known = of_host.entry(planned.at.to_string_lossy()).or_insert(true);
+        *known &= is_host;
+    }
     for line in text.lines() {
         let mut words = line.split(' ').skip(4);
         let (Some(at), Some(options)) = (words.next(), words.next()) else {
             return Err(strange("mountinfo"));
         };
-        let kind = line.split_once(" - ").and_then(|(_, rest)| rest.split(' ').next());
+        let kind = words.skip_while(|word| *word != "-").nth(1);
         let Some(kind) = kind else { return Err(strange("mountinfo")) };
-        table.push(entry(&unescaped(at), kind, options.split(',')));
-    }
-    // What a host directory is kept on is the host's business; what is ours is named.
-    let ours = ["tmpfs", "proc", "devpts", "overlay"];
-    let (mut host, mut own) = (HashSet::new(), HashSet::new());
-    for planned in &plan.mounts {
-        let kind = if matches!(planned.source, Source::Host(_)) { &mut host } else { &mut own };
-        kind.insert(planned.at.to_string_lossy());
-    }
-    for mount in &mut table {
-        let of_host = host.contains(mount.target.as_str()) && !own.contains(mount.target.as_str());
-        if of_host || !ours.contains(&mount.kind.as_str()) {
-            mount.kind = "host".into();
-        }
+        let target = unescaped(at);
+        let is_host = of_host.get(&target).copied().unwrap_or(false) || !ours.contains(&kind);
+        let kind = if is_host { "host" } else { kind };
+        table.push(Row { target, kind, flags: flags(options.split(',')) });
     }
     Ok(table)
 }
 
-fn entry<'a>(at: &str, kind: &str, options: impl Iterator<Item = &'a str>) -> MountEntry {
-    let counted = ["ro", "nosuid", "nodev", "noexec"];
-    let flags = options.filter(|option| counted.contains(option)).map(str::to_owned).collect();
-    MountEntry { target: at.to_owned(), kind: kind.to_owned(), root: String::new(), flags }
-}
-
 /// A path as `mountinfo` writes it, with three octal digits for what would break the line.
-fn unescaped(text: &str) -> String {
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
@@ -95,40 +122,44 @@ fn unescaped(text: &str) -> String {
             }
         }
     }
-    String::from_utf8_lossy(&out).into_owned()
+    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
 }
 
 /// The table that the plan comes to. What is mounted below a directory of the host comes along with it; it is
 /// expected where it is, provided that it has the attributes of what brought it.
-fn planned_table(plan: &Plan, found: &[MountEntry]) -> Vec<MountEntry> {
-    let mut table = vec![entry("/", "tmpfs", ["ro", "nosuid", "nodev"].into_iter())];
-    table.extend(plan.mounts.iter().map(planned_entry));
-    let count = |table: &[MountEntry], target: &str| table.iter().filter(|at| at.target == target).count();
-    let known: HashSet<&str> = table.iter().map(|known| known.target.as_str()).collect();
-    let brought = |(place, extra): &(usize, &MountEntry)| {
-        let target = extra.target.as_str();
+fn planned<'a>(plan: &'a Plan, found: &'a [Row<'a>]) -> Vec<Row<'a>> {
+    let root = flags(["ro", "nosuid", "nodev"].into_iter());
+    let mut table = Vec::with_capacity(found.len());
+    table.push(Row { target: Cow::Borrowed("/"), kind: "tmpfs", flags: root });
+    table.extend(plan.mounts.iter().map(planned_row));
+    let known: HashSet<&str> = table.iter().map(|known| &*known.target).collect();
+    let brought = |(place, extra): &(usize, &Row<'_>)| {
+        let target = &*extra.target;
         // What the host has at a place of the plan lies below what was put there: it is older, and stands before it.
-        if known.contains(target) {
-            let later = found.get(place + 1..).map_or(0, |rest| count(rest, target));
-            if later < count(&table, target) {
-                return false;
-            }
+        let is_covered = || {
+            let count = |rows: &[Row<'_>]| rows.iter().filter(|row| row.target == target).count();
+            found.get(place + 1..).is_some_and(|later| count(later) >= count(&table))
+        };
+        let is_known = known.contains(target);
+        if is_known && !is_covered() {
+            return false;
         }
         let brings = |mount: &&Mount| {
             matches!(mount.source, Source::Host(_))
                 && Path::new(target).starts_with(&mount.at)
-                && (!known.contains(target) || mount.at != Path::new(target))
+                && (!is_known || mount.at != Path::new(target))
         };
-        let by = plan.mounts.iter().rfind(brings);
-        by.is_some_and(|mount| planned_entry(mount).flags.is_subset(&extra.flags))
+        let has_all = |mount: &Mount| planned_row(mount).flags & !extra.flags == 0;
+        plan.mounts.iter().rfind(brings).is_some_and(has_all)
     };
-    let brought: Vec<MountEntry> =
-        found.iter().enumerate().filter(brought).map(|(_, extra)| extra.clone()).collect();
+    let again =
+        |row: &'a Row<'a>| Row { target: Cow::Borrowed(&*row.target), kind: row.kind, flags: row.flags };
+    let brought: Vec<Row<'a>> = found.iter().enumerate().filter(brought).map(|(_, row)| again(row)).collect();
     table.extend(brought);
     table
 }
 
-fn planned_entry(mount: &Mount) -> MountEntry {
+fn planned_row(mount: &Mount) -> Row<'_> {
     let kind = match &mount.source {
         Source::Host(_) => "host",
         Source::Memory(..) | Source::Nothing => "tmpfs",
@@ -139,5 +170,52 @@ fn planned_entry(mount: &Mount) -> MountEntry {
     let read = (mount.access == Access::Read && !mount.writable_anyway).then_some("ro");
     let devices = (mount.access != Access::Device).then_some("nodev");
     let programs = (!mount.programs).then_some("noexec");
-    entry(&mount.at.to_string_lossy(), kind, [read, devices, programs, Some("nosuid")].into_iter().flatten())
+    let flags = flags([read, devices, programs, Some("nosuid")].into_iter().flatten());
+    Row { target: mount.at.to_string_lossy(), kind, flags }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receipt::MountEntry;
+
+    fn row(target: &'static str, options: &str) -> Row<'static> {
+        Row { target: Cow::Borrowed(target), kind: "host", flags: flags(options.split(',')) }
+    }
+
+    /// Receipts of before and after are compared by it.
+    #[test]
+    fn a_table_in_short_is_that_of_its_entries() {
+        let entry = |target: &str, flags: &[&str]| MountEntry {
+            target: target.into(),
+            kind: "host".into(),
+            root: String::new(),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        };
+        let rows =
+            [row("/usr", "ro,nosuid,nodev,relatime"), row("/a b", "rw,noexec,nosuid"), row("/c", "rw")];
+        let entries = [
+            entry("/usr", &["nodev", "nosuid", "ro"]),
+            entry("/a b", &["noexec", "nosuid"]),
+            entry("/c", &[]),
+        ];
+        assert_eq!(in_short(&rows), Mounts::over(&entries));
+    }
+
+    #[test]
+    fn every_counted_option_counts_and_no_other() {
+        let short = |options: &str| in_short(&[row("/usr", options)]);
+        let all = short("ro,nosuid,nodev,noexec");
+        for without in ["nosuid,nodev,noexec", "ro,nodev,noexec", "ro,nosuid,noexec", "ro,nosuid,nodev"] {
+            assert_ne!(short(without), all, "{without}");
+        }
+        assert_eq!(short("noexec,relatime,nodev,ro,nosuid"), all);
+    }
+
+    #[test]
+    fn what_mountinfo_escapes_is_read_back() {
+        assert_eq!(unescaped("/a\\040b\\134c"), "/a b\\c");
+        assert_eq!(unescaped("/plain"), "/plain");
+        assert_eq!(unescaped("/cut\\04"), "/cut\\04");
+    }
 }

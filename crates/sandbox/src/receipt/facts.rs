@@ -136,23 +136,34 @@ pub struct MountEntry {
     pub flags: BTreeSet<String>,
 }
 
+impl MountEntry {
+    /// What it is besides its place.
+    fn words(&self) -> Vec<&str> {
+        let Self { target: _, kind, root, flags } = self;
+        [kind, root].into_iter().chain(flags).map(String::as_str).collect()
+    }
+}
+
 impl Mounts {
     /// The table in short. Mounts over each other stay in their order; otherwise the order does not matter.
     #[must_use]
     pub fn over(table: &[MountEntry]) -> Self {
-        let mut sorted: Vec<&MountEntry> = table.iter().collect();
-        sorted.sort_by(|one, other| one.target.cmp(&other.target)); // stable
-        let mut hash = sha2::Sha256::new_with_prefix(b"palisade mount table v1\n");
-        for mount in &sorted {
-            let MountEntry { target, kind, root, flags } = mount;
-            for text in [target, kind, root].into_iter().chain(flags) {
-                hash.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
-                hash.update(text);
+        Self::of_rows(table.iter().map(|mount| (mount.target.as_str(), mount.words())).collect())
+    }
+
+    /// The same from what each entry is called and its other words: what it is, its part, its flags in order.
+    pub(crate) fn of_rows(mut rows: Vec<(&str, Vec<&str>)>) -> Self {
+        rows.sort_by_key(|(target, _)| *target); // stable
+        let mut bytes = b"palisade mount table v1\n".to_vec();
+        for (target, words) in &rows {
+            for text in std::iter::once(target).chain(words) {
+                bytes.extend(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
+                bytes.extend(text.as_bytes());
             }
-            hash.update(u64::MAX.to_be_bytes()); // no text is that long: the mount ends here
+            bytes.extend(u64::MAX.to_be_bytes()); // no text is that long: the mount ends here
         }
-        let count = u32::try_from(sorted.len()).unwrap_or(u32::MAX);
-        Self { sha256: Digest(hash.finalize().into()), count }
+        let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        Self { sha256: Digest::of(&bytes), count }
     }
 }
 

@@ -507,7 +507,7 @@ impl Server {
         let Some(waiting) = self.pool.pop() else { return Err(NotMade::TooMany) };
         let plan = spec.plan_for(run, &waiting)?;
         self.proven.ensure(&plan)?;
-        Ok((waiting.give(&plan, ends)?, plan))
+        Ok((waiting.give(&plan, ends, false)?, plan))
     }
 
     /// An order as a spec; every path beneath a root, without links.
@@ -554,7 +554,8 @@ impl Server {
             Ok(Word::Stopped) => {}
             Ok(Word::Gone) => run.gone = true,
             // Process 1 knows no other words: whatever this is, it ends.
-            Ok(Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_)) | Err(_) => {
+            Ok(Word::Rooted | Word::Ready | Word::Terminal(_) | Word::Sockets(_) | Word::Broken(_))
+            | Err(_) => {
                 run.gone = true;
                 let _ = rustix::process::pidfd_send_signal(&run.standing.tree.pidfd, Signal::KILL);
             }

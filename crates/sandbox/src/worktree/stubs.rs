@@ -88,6 +88,12 @@ impl Stubs {
         self.0.as_ref().map(|page| page.file.as_fd())
     }
 
+    /// The book, held open.
+    pub(crate) fn hold_book(&self) -> Option<OwnedFd> {
+        let page = self.0.as_ref()?;
+        rustix::fs::open(&page.book, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+    }
+
     /// Makes a stub.
     pub(crate) fn make(&self, at: &Path) -> io::Result<()> {
         self.make_all(&[at.to_owned()])
@@ -198,14 +204,13 @@ fn read(page: &Path) -> io::Result<Vec<PathBuf>> {
         .iter()
         .rposition(|byte| *byte == 0)
         .map_or(&[][..], |last| bytes.get(..last).unwrap_or_default());
-    let lines = ended.split(|byte| *byte == 0).filter(|line| !line.is_empty());
-    let mut found: Vec<PathBuf> = Vec::new();
-    for path in lines.map(|line| PathBuf::from(OsStr::from_bytes(line))) {
-        if !found.contains(&path) {
-            found.push(path);
+    let mut found: Vec<&[u8]> = Vec::new();
+    for line in ended.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        if !found.contains(&line) {
+            found.push(line);
         }
     }
-    Ok(found)
+    Ok(found.into_iter().map(|line| PathBuf::from(OsStr::from_bytes(line))).collect())
 }
 
 /// Removes stubs that nobody relies on; which have something in them.
@@ -213,7 +218,7 @@ fn remove(paths: &[PathBuf], kept: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let mut filled = Vec::new();
     // Deeper ones first: what was made anew later may lie above.
     let mut paths: Vec<&PathBuf> = paths.iter().filter(|path| !kept.contains(*path)).collect();
-    paths.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+    paths.sort_by_cached_key(|path| std::cmp::Reverse(path.components().count()));
     let mut folders = Folders::default();
     for path in paths {
         let removed = folders

@@ -19,6 +19,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::control::{Line, Loan, Order, Report};
 use crate::dns::{self, Answer, Kind};
 use crate::names::{self, Named, Table};
+use crate::refused::{self, Packet};
 
 /// The name that tells a sandbox about itself.
 pub const OWN_NAME: &str = "palisade.local";
@@ -54,6 +55,8 @@ pub enum Told {
     Unlisted(String),
     /// Names that no rule could allow were asked for [`MANY_NAMES`] times.
     ManyNames,
+    /// The kernel refused a packet.
+    Packet(Packet),
     /// What the proxy says.
     Proxy(Report),
     /// The proxy ended by itself.
@@ -87,6 +90,8 @@ pub struct Front {
     authority: Option<OwnedFd>,
     connections: Vec<OwnedFd>,
     questions: Vec<OwnedFd>,
+    /// Where the kernel tells which packets it refused.
+    refusals: Option<OwnedFd>,
     loans: Vec<Loan>,
     rules: Vec<Rule>,
     compiled: Rules,
@@ -122,6 +127,7 @@ impl Front {
         Ok(Self {
             connections: Vec::new(),
             questions: Vec::new(),
+            refusals: None,
             authority: None,
             loans,
             rules,
@@ -166,8 +172,8 @@ impl Front {
     }
 
     /// The sandbox stands: these are its sockets.
-    pub fn attach(&mut self, connections: Vec<OwnedFd>, questions: Vec<OwnedFd>) {
-        (self.connections, self.questions) = (connections, questions);
+    pub fn attach(&mut self, connections: Vec<OwnedFd>, questions: Vec<OwnedFd>, refusals: Option<OwnedFd>) {
+        (self.connections, self.questions, self.refusals) = (connections, questions, refusals);
         if let Some(proxy) = &self.proxy
             && listen(&proxy.line, &self.connections).is_err()
         {
@@ -178,7 +184,8 @@ impl Front {
     /// What it waits for.
     #[must_use]
     pub fn waits_for(&self) -> Vec<BorrowedFd<'_>> {
-        let mut all: Vec<BorrowedFd<'_>> = self.questions.iter().map(AsFd::as_fd).collect();
+        let mut all: Vec<BorrowedFd<'_>> =
+            self.questions.iter().chain(&self.refusals).map(AsFd::as_fd).collect();
         match &self.proxy {
             Some(proxy) => all.push(proxy.line.as_fd()),
             // The proxy takes connections; only without one do they wait here.
@@ -207,6 +214,7 @@ impl Front {
             self.not_before = None;
         }
         self.hear(&mut told);
+        self.read_refusals(&mut told);
         self.tell_names();
         for at in 0..self.questions.len() {
             for _ in 0..AT_ONCE {
@@ -225,6 +233,23 @@ impl Front {
             }
         }
         told
+    }
+
+    /// Reads which packets the kernel refused. When there are more than it can tell, it tells of fewer.
+    fn read_refusals(&self, told: &mut Vec<Told>) {
+        let Some(socket) = &self.refusals else { return };
+        let mut bytes = [0; 16 * 1024];
+        for _ in 0..AT_ONCE {
+            match rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((got, _)) => {
+                    let packets = refused::packets(bytes.get(..got).unwrap_or_default());
+                    told.extend(packets.into_iter().map(Told::Packet));
+                }
+                // Some were lost; the next ones are not.
+                Err(rustix::io::Errno::NOBUFS | rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
     }
 
     /// Tells the proxy names that it does not know yet; true if it knows them all.
@@ -267,6 +292,7 @@ impl Front {
     /// Ends the proxy and gives its last words.
     pub fn end(mut self) -> Vec<Told> {
         let mut told = Vec::new();
+        self.read_refusals(&mut told);
         if let Some(mut proxy) = self.proxy.take() {
             // It says what is still to be said when it hears that nobody will order anything any more.
             let _ = rustix::net::shutdown(&proxy.line, rustix::net::Shutdown::Write);

@@ -21,6 +21,7 @@ pub mod http1;
 pub mod names;
 pub mod pkt_line;
 pub mod prefix;
+pub mod refused;
 pub mod socks;
 pub mod websocket;
 

@@ -35,27 +35,34 @@ pub struct Sockets {
     pub names_v4: OwnedFd,
     /// The same by version 6.
     pub names_v6: Option<OwnedFd>,
+    /// Tells which packets were refused, as the kernel's log has them; a kernel without one tells nothing.
+    pub refusals: Option<OwnedFd>,
 }
 
 impl Sockets {
     /// The most descriptors that there are.
-    pub(crate) const MOST: usize = 4;
+    pub(crate) const MOST: usize = 5;
 
-    /// In a fixed order, for handing them over: those of version 4 first.
-    pub(crate) fn all(&self) -> Vec<BorrowedFd<'_>> {
+    /// In a fixed order, for handing them over, and which of those are there that may be missing.
+    pub(crate) fn all(&self) -> (u8, Vec<BorrowedFd<'_>>) {
         use std::os::fd::AsFd;
         let first = [self.connections_v4.as_fd(), self.names_v4.as_fd()];
-        let second = [&self.connections_v6, &self.names_v6].into_iter().flatten().map(AsFd::as_fd);
-        first.into_iter().chain(second).collect()
+        let others = [&self.connections_v6, &self.names_v6, &self.refusals];
+        let which = others.iter().rev().fold(0, |which, one| (which << 1) | u8::from(one.is_some()));
+        (which, first.into_iter().chain(others.into_iter().flatten().map(AsFd::as_fd)).collect())
     }
 
     /// The reverse of [`Sockets::all`].
-    pub(crate) fn of(fds: Vec<OwnedFd>) -> Option<Self> {
+    pub(crate) fn of(which: u8, fds: Vec<OwnedFd>) -> Option<Self> {
         let mut fds = fds.into_iter();
         let (connections_v4, names_v4) = (fds.next()?, fds.next()?);
-        let (connections_v6, names_v6) = (fds.next(), fds.next());
-        let is_whole = connections_v6.is_some() == names_v6.is_some() && fds.next().is_none();
-        is_whole.then_some(Self { connections_v4, connections_v6, names_v4, names_v6 })
+        let mut next = |place: u8| match (which >> place) & 1 {
+            1 => fds.next().map(Some),
+            _ => Some(None),
+        };
+        let (connections_v6, names_v6, refusals) = (next(0)?, next(1)?, next(2)?);
+        let is_whole = connections_v6.is_some() == names_v6.is_some() && fds.next().is_none() && which < 8;
+        is_whole.then_some(Self { connections_v4, connections_v6, names_v4, names_v6, refusals })
     }
 }
 
@@ -70,9 +77,10 @@ pub(crate) fn open(listed: &[IpAddr]) -> io::Result<Sockets> {
     };
     netlink::local_routes(v6.is_some())?;
     let ports = |pair: &Pair| (pair.connections_port, pair.names_port);
-    rules::load(ports(&v4), v6.as_ref().map(ports), listed)?;
+    let refusals = netlink::refusals();
+    rules::load(ports(&v4), v6.as_ref().map(ports), listed, refusals.is_some())?;
     let (connections_v6, names_v6) = v6.map(|pair| (pair.connections, pair.names)).unzip();
-    Ok(Sockets { connections_v4: v4.connections, names_v4: v4.names, connections_v6, names_v6 })
+    Ok(Sockets { connections_v4: v4.connections, names_v4: v4.names, connections_v6, names_v6, refusals })
 }
 
 /// Whether a kernel was built, or told, to do without an address family.
@@ -115,10 +123,15 @@ mod tests {
 
     #[test]
     fn sockets_are_handed_over_whole_or_not_at_all() {
-        assert_eq!(Sockets::of(some(2)).unwrap().all().len(), 2);
-        assert_eq!(Sockets::of(some(4)).unwrap().all().len(), Sockets::MOST);
-        for wrong in [0, 1, 3, 5] {
-            assert!(Sockets::of(some(wrong)).is_none(), "{wrong}");
+        for (which, count) in [(0, 2), (3, 4), (4, 3), (7, Sockets::MOST)] {
+            let sockets = Sockets::of(which, some(count)).unwrap();
+            let (again, fds) = sockets.all();
+            assert_eq!((again, fds.len()), (which, count));
+        }
+        for (which, wrong) in
+            [(0, 0), (0, 1), (0, 3), (1, 3), (2, 3), (3, 3), (7, 4), (7, 6), (8, 2), (15, 5)]
+        {
+            assert!(Sockets::of(which, some(wrong)).is_none(), "{which} {wrong}");
         }
     }
 }

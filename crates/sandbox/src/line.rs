@@ -146,9 +146,10 @@ impl Line {
     pub(crate) fn give_sockets(&self, sockets: &Sockets) -> rustix::io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(Sockets::MOST))];
         let mut with = SendAncillaryBuffer::new(&mut space);
-        let fds = sockets.all();
+        let (which, fds) = sockets.all();
         with.push(SendAncillaryMessage::ScmRights(&fds));
-        rustix::net::sendmsg(&self.0, &[io::IoSlice::new(b"N")], &mut with, SendFlags::NOSIGNAL).map(drop)
+        rustix::net::sendmsg(&self.0, &[io::IoSlice::new(&[b'N', which])], &mut with, SendFlags::NOSIGNAL)
+            .map(drop)
     }
 
     // Said by the launcher.
@@ -224,7 +225,10 @@ impl Line {
             (Some(b'X'), 0) => Ok(Word::Ended(number()?)),
             (Some(b'T'), 0) => Ok(Word::Stopped),
             (Some(b'P'), 1) => passed.pop().map(Word::Terminal).ok_or_else(strange),
-            (Some(b'N'), _) => Sockets::of(passed).map(Word::Sockets).ok_or_else(strange),
+            (Some(b'N'), _) => {
+                let which = message.get(1).copied().ok_or_else(strange)?;
+                Sockets::of(which, passed).map(Word::Sockets).ok_or_else(strange)
+            }
             (Some(b'F'), 0) => {
                 let step = message.get(1).and_then(|step| STEPS.get(usize::from(*step)));
                 let error = message.get(2..6).and_then(|four| four.try_into().ok()).map(i32::from_le_bytes);

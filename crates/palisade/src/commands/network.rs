@@ -110,6 +110,7 @@ impl Network {
             self.front.attach(
                 connections.into_iter().flatten().collect(),
                 questions.into_iter().flatten().collect(),
+                sockets.refusals,
             );
         }
         let seen = Seen::new(record, run.clone(), watch);

@@ -78,17 +78,16 @@ impl Messages {
 
     /// Sends them and hears that each one that was asked was done.
     pub(super) fn send(self, protocol: Option<rustix::net::Protocol>) -> io::Result<()> {
-        let socket: OwnedFd = rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::RAW,
-            SocketFlags::CLOEXEC,
-            protocol,
-        )?;
-        rustix::net::sendto(&socket, &self.bytes, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+        self.send_on(&socket(protocol)?)
+    }
+
+    /// The same on a socket that stays.
+    fn send_on(self, socket: &OwnedFd) -> io::Result<()> {
+        rustix::net::sendto(socket, &self.bytes, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
         let mut missing = self.asked;
         let mut bytes = vec![0u8; 16 * 1024];
         while !missing.is_empty() {
-            let (got, _) = rustix::net::recv(&socket, bytes.as_mut_slice(), RecvFlags::empty())?;
+            let (got, _) = rustix::net::recv(socket, bytes.as_mut_slice(), RecvFlags::empty())?;
             for (number, error) in answers(bytes.get(..got).unwrap_or_default())? {
                 if error != 0 {
                     return Err(io::Error::from_raw_os_error(-error));
@@ -98,6 +97,31 @@ impl Messages {
         }
         Ok(())
     }
+}
+
+fn socket(protocol: Option<rustix::net::Protocol>) -> rustix::io::Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)
+}
+
+/// The group of the kernel's packet log that refused packets go to.
+pub(super) const REFUSED: u16 = 1;
+
+/// A socket that is told of packets in that group; none if this kernel has no such log.
+pub(super) fn refusals() -> Option<OwnedFd> {
+    const CONFIGURE: u16 = (4 << 8) | 1;
+    /// As much of a packet as says where it was going.
+    const BYTES: u32 = 64;
+    let socket = socket(Some(rustix::net::netlink::NETFILTER)).ok()?;
+    let [high, low] = REFUSED.to_be_bytes();
+    let header = [0, 0, high, low];
+    let mut messages = Messages::default();
+    let (bind, copies_packets) = (1, 2);
+    messages.ask(CONFIGURE, 0, &header, &Attributes::default().with(1, &[bind]));
+    let [a, b, c, d] = BYTES.to_be_bytes();
+    messages.ask(CONFIGURE, 0, &header, &Attributes::default().with(2, &[a, b, c, d, copies_packets, 0]));
+    messages.send_on(&socket).ok()?;
+    rustix::io::ioctl_fionbio(&socket, true).ok()?;
+    Some(socket)
 }
 
 /// For each answer: to which message, and the error, zero if there was none.

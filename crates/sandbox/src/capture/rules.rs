@@ -107,6 +107,14 @@ impl Rule {
         self.expression("immediate", Attributes::default().number(1, 0).nested(2, verdict))
     }
 
+    /// Tells of it.
+    fn log(self, group: u16) -> Self {
+        self.expression(
+            "log",
+            Attributes::default().with(1, &group.to_be_bytes()).number(3, 64).with(4, &[0, 1]),
+        )
+    }
+
     fn reset(self) -> Self {
         self.expression("reject", Attributes::default().number(1, kernel::RESET).with(2, &[0]))
     }
@@ -132,8 +140,9 @@ impl From<IpAddr> for Begin {
     }
 }
 
-/// Puts the rules in place, all at once. Ports: of the sockets for connections and for names.
-pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr]) -> io::Result<()> {
+/// Puts the rules in place, all at once. Ports: of the sockets for connections and for names. `tells`: whether there is
+/// somebody to tell of what is refused.
+pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr], tells: bool) -> io::Result<()> {
     let mut lead = vec![Rule::default().family(V4).protocol(UDP).with_port(NAMES_PORT).redirect(v4.1)];
     if let Some((_, names)) = v6 {
         lead.push(Rule::default().family(V6).protocol(UDP).with_port(NAMES_PORT).redirect(names));
@@ -166,8 +175,9 @@ pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr]) ->
         Rule::default().protocol(protocol).header(kernel::TRANSPORT_HEADER, 0, &[kind]).accept()
     };
     refuse.extend([told(ICMP, 3), told(ICMP_V6, 1)]);
-    refuse.push(Rule::default().protocol(TCP).reset());
-    refuse.push(Rule::default().unreachable());
+    let told = |rule: Rule| if tells { rule.log(super::netlink::REFUSED) } else { rule };
+    refuse.push(told(Rule::default().protocol(TCP)).reset());
+    refuse.push(told(Rule::default()).unreachable());
 
     let mut messages = Messages::default();
     let header = |family: u8, resource: u16| {

@@ -116,6 +116,17 @@ impl<'a> Seen<'a> {
                 self.refused(&name, &name, why)
                     .then(|| self.entry(NAME, Decision::Refused).because(why).with("host", name))
             }
+            Told::Packet(packet) => {
+                let (host, kind) = (packet.to.ip().to_string(), packet.kind());
+                let why = "no rule lists this address, or it is not a connection; rules are about names, so ask for one by its name";
+                let place = packet.to.to_string();
+                let draft = || {
+                    let draft = self.entry(CONNECT, Decision::Refused).because(why).with("host", host);
+                    draft.with("port", packet.to.port().to_string()).with("protocol", kind)
+                };
+                let draft = draft();
+                self.refused(&format!("{kind} {place}"), &place, why).then_some(draft)
+            }
             Told::ManyNames => {
                 let many = egress::MANY_NAMES;
                 let what = format!(

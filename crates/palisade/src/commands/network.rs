@@ -241,10 +241,22 @@ fn program() -> Result<PathBuf, Failure> {
     Err(Failure::Sandbox(format!("the proxy `{shown}` is missing: install it beside `palisade`"), 125))
 }
 
+/// Removes what killed runs left: those that nobody can be asked about any more.
+fn sweep(folder: &Path, live: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let run = path.file_stem().map(|run| live.join(run).with_extension("sock"));
+        if run.is_some_and(|socket| !socket.exists()) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
 /// What this machine trusts, and the sandbox's own authority, in a file for the sandbox.
 fn bundle(certificate: &str, state: &Path, run: &RunId) -> Result<Bundle, Failure> {
     let folder = state.join("trusted");
     std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
+    sweep(&folder, &state.join("live"));
     let path = folder.join(format!("{run}.pem"));
     let host = sandbox::trust::BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
     let mut new = std::fs::OpenOptions::new();

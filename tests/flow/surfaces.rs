@@ -79,6 +79,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ("ps", AsksNobody(OWN)),
     ("stop", AsksNobody(OWN)),
     ("freeze", AsksNobody(OWN)),
+    ("offline", AsksNobody(OWN)),
     ("thaw", AsksNobody(OWN)),
     ("receipt show", AsksNobody(OWN)),
     ("receipt verify", AsksNobody(OWN)),

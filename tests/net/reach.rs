@@ -332,3 +332,50 @@ fn egr_19_a_reader_who_does_not_read_holds_up_nobody() {
         drop(reader);
     }
 }
+
+#[test]
+fn egr_18_what_is_open_is_closed_within_a_second_when_the_rules_go() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let (server, quiet) = (world.http(PUBLIC, 80), world.listen(PUBLIC, 9000));
+        // A tunnel that says nothing, a connection that rests, and a request whose content is still coming.
+        let script = "python3 - <<'X'
+import http.client, os, socket, time
+tunnel = socket.create_connection(('site.test', 9000), 5)
+rests = http.client.HTTPConnection('site.test', 80); rests.request('GET', '/rests'); rests.getresponse().read()
+half = socket.create_connection(('site.test', 80), 5)
+half.sendall(b'POST /half HTTP/1.1\\r\\nHost: site.test\\r\\nContent-Length: 10\\r\\n\\r\\n12345')
+time.sleep(0.5); open('ready', 'w').close()
+while not os.path.exists('cut'): time.sleep(0.01)
+begun = time.time()
+for one in (tunnel, rests.sock, half):
+    one.settimeout(5)
+    try: print('ended' if one.recv(100) == b'' else 'answered')
+    except ConnectionError: print('ended')
+print('soon' if time.time() - begun < 1 else 'late')
+try: half.sendall(b'67890')
+except OSError: pass
+try: socket.create_connection(('site.test', 80), 3).recv(10); print('new')
+except OSError: print('refused')
+X";
+        let allowed =
+            ["run", "--allow", "site.test:80", "--allow", "site.test:9000", "--", "sh", "-ec", script];
+        let child = world.palisade(&allowed).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !world.project().join("ready").exists() {
+            assert!(std::time::Instant::now() < until);
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let tunnel = quiet.accept().unwrap();
+        let cut = world.palisade(&["offline"]).output().unwrap();
+        assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
+        world.file("cut", "");
+        let said = child.wait_with_output().unwrap();
+        let out = String::from_utf8_lossy(&said.stdout).into_owned();
+        assert!(out.starts_with("ended\nended\nended\nsoon\n"), "{who:?} {out}");
+        assert!(!out.contains("new"), "{out}");
+        drop(tunnel);
+        assert!(!server.seen().iter().any(|request| request.body.ends_with(b"67890")));
+        assert_eq!(world.entries("sandbox.offline").len(), 1);
+    }
+}

@@ -289,6 +289,13 @@ impl Front {
         Ok(())
     }
 
+    /// Lets nothing out any more: no rules are left, and what is open is closed.
+    pub fn cut(&mut self) {
+        if self.change(Vec::new()).is_err() {
+            self.drop_proxy();
+        }
+    }
+
     /// Ends the proxy and gives its last words.
     pub fn end(mut self) -> Vec<Told> {
         let mut told = Vec::new();

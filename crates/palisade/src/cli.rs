@@ -74,6 +74,11 @@ pub(crate) enum Command {
         #[arg(long)]
         now: bool,
     },
+    /// Cut a run off from the network: what is open is closed, and nothing more is reached
+    Offline {
+        /// The run (run_…); the only one if none is named
+        run: Option<String>,
+    },
     /// Let every process of a run stand still
     Freeze {
         /// The run (run_…); the only one if none is named

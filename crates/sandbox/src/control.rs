@@ -37,6 +37,8 @@ pub enum Ask {
     Stop,
     /// End everything now.
     Kill,
+    /// Let nothing out of it any more.
+    Offline,
     /// Say how the sandbox is made, for a process that joins it.
     Plan,
 }

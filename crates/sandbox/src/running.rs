@@ -69,6 +69,8 @@ pub trait Attendant {
     fn waits_for(&self) -> Vec<BorrowedFd<'_>>;
     /// When it wants to be called even if nothing came.
     fn due(&self) -> Option<Instant>;
+    /// Lets nothing out any more, and closes what is open.
+    fn cut(&mut self);
     /// Something came, or it is time; must not wait. `Break` ends the sandbox.
     fn attend(&mut self) -> std::ops::ControlFlow<()>;
 }
@@ -260,7 +262,7 @@ impl Running {
                     On::Terminal => self.move_terminal(),
                     On::CarriedOut(number) => self.carry_out(number),
                     On::CarrierIn => self.give_input(),
-                    On::Control => self.asked(),
+                    On::Control => self.asked(&mut attendant),
                     On::Attendant => self.attend(&mut attendant),
                     On::End => gone_at = Some(Instant::now()),
                 }
@@ -348,7 +350,7 @@ impl Running {
     }
 
     /// Does what somebody else asks.
-    fn asked(&mut self) {
+    fn asked(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
         let mut why = None;
         let mut freeze =
@@ -358,6 +360,9 @@ impl Running {
             };
         match ask {
             Ask::Tell | Ask::Plan => {}
+            Ask::Offline => {
+                attendant.iter_mut().for_each(|attendant| attendant.cut());
+            }
             Ask::Freeze => freeze(self, true),
             Ask::Thaw => freeze(self, false),
             Ask::Stop => {
@@ -371,6 +376,9 @@ impl Running {
             Ask::Kill => {
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
+        }
+        if ask == Ask::Offline && attendant.is_none() {
+            why = Some("it has no network".into());
         }
         let command: Vec<_> = self.plan.command.iter().map(|word| word.to_string_lossy()).collect();
         let said = Said {

@@ -48,6 +48,7 @@ pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Resul
     let (action, word) = match ask {
         Ask::Freeze => ("sandbox.freeze", "stands still"),
         Ask::Thaw => ("sandbox.thaw", "goes on"),
+        Ask::Offline => ("sandbox.offline", "reaches nothing any more"),
         Ask::Stop => ("sandbox.stop", "is being stopped"),
         Ask::Kill => ("sandbox.kill", "is ended"),
         Ask::Tell | Ask::Plan => return Err(Failure::Usage("there is nothing to do".into())),

@@ -44,6 +44,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
             let ask = if now { sandbox::Ask::Kill } else { sandbox::Ask::Stop };
             live::tell(config.as_deref(), run.as_deref(), ask)
         }
+        Command::Offline { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Offline),
         Command::Freeze { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Freeze),
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),

@@ -144,6 +144,10 @@ impl Attendant for Watched<'_> {
         self.front.due()
     }
 
+    fn cut(&mut self) {
+        self.front.cut();
+    }
+
     fn attend(&mut self) -> ControlFlow<()> {
         let told = self.front.attend();
         match self.seen.take(told) {

@@ -255,6 +255,27 @@ fn sec_13_what_looks_so_and_is_no_secret_stays() {
     assert!(touched.is_empty(), "{} of {}:\n{}", touched.len(), KEPT_TOO.len(), touched.join("\n"));
 }
 
+#[test]
+fn sec_15_what_stands_in_the_next_line_decides_nothing_about_this_one() {
+    let redactor = Redactor::new();
+    for text in ["tokens = abc\nNext Line 1\n", "jwts:=b\n2\n", "AUTH=[\"A321bcdefghijk\n,xyzzy\n"] {
+        let whole = redactor.scrub(text).into_owned();
+        let parts = text.split_inclusive('\n').map(str::as_bytes);
+        assert_eq!(streamed(&redactor, parts), whole.as_bytes(), "{text:?}");
+        assert!(whole.contains("***"), "{whole:?}");
+    }
+}
+
+#[test]
+fn sec_12_a_secret_far_behind_in_a_list_is_found() {
+    let redactor = Redactor::new();
+    let others = "\"alpha\", ".repeat(14);
+    for name in ["tokens: ", "auth=", "passwords:", "apikeys: "] {
+        let text = format!("{name}[{others}\"qwertyuiopasdfghjklzxcvbnmqwerty4f8a1b2c3d\"]");
+        assert!(!redactor.scrub(&text).contains("qwertyuiop"), "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(streamed::the_same_each_time(1_000))]
 

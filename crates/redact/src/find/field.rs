@@ -242,7 +242,9 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     };
     // Of what is long the first bytes decide, before its end is looked for: so nothing long is looked at in vain.
     let near = slice(text, 0, from + OPENING + LOOK);
-    if (is_whole && !is_pass || !is_certain) && !mixed(slice(near, from, near.len())) {
+    // Not in a list, where a secret may come far behind; and not what is assigned, where a short one counts as it is.
+    let is_vague = is_whole && !is_pass || !is_certain && written != Written::Assigned;
+    if is_vague && at(text, from) != Some(b'[') && !mixed(slice(near, from, near.len())) {
         return None;
     }
     let is_open = || memchr::memchr(b'\n', slice(near, from, near.len())).is_none();

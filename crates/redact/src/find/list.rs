@@ -40,6 +40,10 @@ fn value(text: &[u8], from: usize) -> Option<(usize, usize, Body, usize)> {
     if let Some(opening) = Opening::at(text, from) {
         let body = opening.body();
         let end = body.end(text, opening.start);
+        // A quote that nobody closed ends with its line, and the list with it.
+        if matches!(at(text, end), None | Some(b'\n')) {
+            return Some((opening.start, end, body, end));
+        }
         let slashes = slice(text, end, end + 8).iter().take_while(|byte| **byte == b'\\').count();
         return Some((opening.start, end, body, end + slashes + 1));
     }

@@ -76,8 +76,7 @@ impl<S: AsyncRead + Unpin> Read<S> {
             let limit = if self.bytes.is_empty() {
                 rest
             } else {
-                let until: &mut Instant =
-                    until.get_or_insert_with(|| Instant::now() + HEAD.max(rest.min(HEAD)));
+                let until: &mut Instant = until.get_or_insert_with(|| Instant::now() + HEAD);
                 until.saturating_duration_since(Instant::now())
             };
             if let (Some(room), None, true) = (room, &has_room, self.bytes.len() > USUAL_HEAD) {

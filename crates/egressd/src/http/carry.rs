@@ -1,14 +1,20 @@
 //! One request to a server, and its answer back, at the same time.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use egress::http1::{self, Body, Framing, Request, Response, Upgrade};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use super::{ANSWER, Read, Stream, Trouble};
 use crate::lent::{Lent, Mask, Watch};
 
+/// How long the answer of a server that takes no more is waited for.
+const LAST: Duration = Duration::from_secs(2);
+/// As long as most heads are: what grows leaves copies behind.
+const MOST_OF_HEAD: usize = 4096;
 /// How much is read at once.
 const AT_ONCE: usize = 64 * 1024;
 
@@ -68,7 +74,8 @@ pub(super) async fn exchange<S: Stream>(
     guard: Guard<'_>,
 ) -> Result<Ended, Trouble> {
     let once = guard.once;
-    let mut head = Vec::with_capacity(1024);
+    // A secret may be in it.
+    let mut head = Zeroizing::new(Vec::with_capacity(MOST_OF_HEAD));
     request.write(&mut head);
     let Counted { sent, received, answered, came_back, tries: _ } = counted;
     let guards = !guard.lent.is_empty();
@@ -145,9 +152,14 @@ pub(super) async fn exchange<S: Stream>(
         tokio::select! {
             biased;
             answer = &mut receives => (answer?, false),
-            sent = &mut sends => {
-                sent?;
-                (receives.await?, true)
+            sent = &mut sends => match sent {
+                Ok(()) => (receives.await?, true),
+                // A server that takes no more may have said why.
+                Err(Trouble::Broken(error)) => match timeout(LAST, receives).await {
+                    Ok(answer) => (answer?, false),
+                    Err(_) => return Err(error.into()),
+                },
+                Err(trouble) => return Err(trouble),
             }
         }
     };

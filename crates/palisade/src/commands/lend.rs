@@ -68,7 +68,13 @@ pub(super) fn agents() -> Result<Vec<Agent>, Failure> {
 /// What is known of this command.
 pub(super) fn known(command: &OsStr) -> Result<Option<Agent>, Failure> {
     // By its bare name, which is looked for where the caller's programs are: a file of the project may be called anything.
-    Ok(agents()?.into_iter().find(|agent| command == agent.command.as_str()))
+    // Most commands are in no document, and need none read.
+    let Some(name) = command.to_str() else { return Ok(None) };
+    let line = format!("command = \"{name}\"");
+    if !AGENTS.iter().any(|text| text.lines().any(|one| one == line)) {
+        return Ok(None);
+    }
+    Ok(agents()?.into_iter().find(|agent| name == agent.command))
 }
 
 /// What is lent, and the rules that let it go where it is bound to.

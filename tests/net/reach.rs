@@ -39,6 +39,29 @@ fn egr_01_any_port_and_both_versions_of_addresses_are_captured() {
 }
 
 #[test]
+fn egr_01_an_address_that_a_rule_lists_is_reached_as_it_is() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let (v4, v6) = (world.http(PUBLIC, 80), world.http(PUBLIC_V6, 80));
+        let listed = [format!("--allow={PUBLIC}:80"), format!("--allow=[{PUBLIC_V6}]:80")];
+        let script = format!(
+            "curl -gfsS http://{PUBLIC}/four >/dev/null; curl -gfsS 'http://[{PUBLIC_V6}]/six' >/dev/null"
+        );
+        world.run(&[&listed[0], &listed[1]], &script).ok();
+        assert_eq!(
+            (v4.asked(), v6.asked()),
+            (vec!["GET /four HTTP/1.1".into()], vec!["GET /six HTTP/1.1".into()]),
+            "{who:?}"
+        );
+        // On another port, and another address, not.
+        let script = format!(
+            "if curl -gfsS -m 3 http://{PUBLIC}:81/ || curl -gfsS -m 3 http://93.184.216.35/; then exit 1; fi"
+        );
+        world.run(&[&listed[0], &listed[1]], &script).ok();
+    }
+}
+
+#[test]
 fn egr_04_without_rules_nothing_is_reached() {
     for who in EVERYONE {
         let world = World::new(who);

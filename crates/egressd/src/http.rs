@@ -380,8 +380,8 @@ async fn judge<S: Stream>(
         Target::Server => {}
     }
     let usual = if way.tls.is_some() { 443 } else { 80 };
-    let said = request.authority.host.to_string();
-    if said != way.host.to_string() || request.authority.port.unwrap_or(usual) != way.port {
+    let said = request.authority.host.to_string().parse::<Host>().ok();
+    if said.as_ref() != Some(&way.host) || request.authority.port.unwrap_or(usual) != way.port {
         let host = &way.host;
         return no(format!(
             "the request is for `{}`, and the connection goes to `{host}:{}`",

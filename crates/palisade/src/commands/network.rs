@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use egress::Front;
-use rules::{Rule, Rules};
+use rules::{Host, Rule, Rules};
 use sandbox::{Attendant, Held, RunId, Spec};
 use serde_json::json;
 
@@ -71,7 +71,11 @@ impl Network {
         }
         let wrong = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
         let compiled = Rules::compile(written.clone()).map_err(|faults| wrong(&faults))?;
-        let listed = written.iter().filter_map(|rule| rule.host.parse().ok()).collect();
+        let listed = written.iter().filter_map(|rule| match rule.host.parse() {
+            Ok(Host::Address(address)) => Some(address),
+            Ok(Host::Name(_)) | Err(_) => None,
+        });
+        let listed = listed.collect();
         let looks = compiled.list().any(|(_, _, look)| look == Some(rules::Look::Inspect));
         let user = rustix::process::geteuid().is_root().then(own_user);
         let words = loans.iter().map(|loan| (loan.name.clone(), loan.word.clone())).collect();

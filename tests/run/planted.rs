@@ -185,3 +185,18 @@ fn a_place_that_was_given_beside_the_worktree_is_looked_at_too() {
     drop(room.host(&other, "git").arg("status").output().unwrap());
     assert!(!room.canary().exists() && !other.join("x/.envrc").exists());
 }
+
+#[test]
+fn what_somebody_else_wrote_just_before_a_run_stays() {
+    for who in everyone() {
+        let room = Room::with_repository(who);
+        for round in 0..20 {
+            let text = format!("export A={round}\n");
+            room.file(".envrc", &text);
+            room.file("sub/.envrc", &text);
+            room.run("true").ok().tells_nothing_of("quarantined");
+            assert_eq!(std::fs::read_to_string(room.project.join(".envrc")).unwrap(), text);
+            assert_eq!(std::fs::read_to_string(room.project.join("sub/.envrc")).unwrap(), text);
+        }
+    }
+}

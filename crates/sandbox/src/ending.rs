@@ -27,7 +27,10 @@ use walk::{Found, Rule, Walk};
 /// What must be known from before the launch.
 #[derive(Debug)]
 pub struct Watch {
+    /// By the clock of file systems.
     since: SystemTime,
+    /// The same moment by the clocks that tell whether that one was set back.
+    wall: SystemTime,
     begun: Instant,
     run_folder: PathBuf,
     /// The worktree first, if its files are the host's own and can be written; then other places that can.
@@ -86,7 +89,8 @@ impl Watch {
             }
         }
         Self {
-            since: SystemTime::now(),
+            since: stamp::now(),
+            wall: SystemTime::now(),
             begun: Instant::now(),
             run_folder: run_folder.to_owned(),
             roots,
@@ -95,11 +99,16 @@ impl Watch {
         }
     }
 
+    /// The command starts now: what was changed before was changed by somebody else.
+    pub(crate) fn begin(&mut self) {
+        (self.since, self.wall, self.begun) = (stamp::now(), SystemTime::now(), Instant::now());
+    }
+
     /// The moment from which a change is the agent's. A clock that was set back meanwhile takes it along.
     fn since(&self) -> Stamp {
-        let went = SystemTime::now().duration_since(self.since).unwrap_or_default();
+        let went = SystemTime::now().duration_since(self.wall).unwrap_or_default();
         let lost = self.begun.elapsed().saturating_sub(went);
-        Stamp::before(self.since.checked_sub(lost).unwrap_or(self.since))
+        Stamp::of(self.since.checked_sub(lost).unwrap_or(self.since))
     }
 
     /// Puts away what was planted.
@@ -170,6 +179,11 @@ fn left_behind(worktree: &Path, left: io::Result<Left>, told: &[Finding]) -> Vec
 }
 
 impl Prepared {
+    /// The command starts now. Before that nobody inside could change anything.
+    pub fn begin(&mut self) {
+        self.watch.begin();
+    }
+
     /// Ends the run: takes commits over, removes stubs, puts away what was planted.
     #[must_use]
     pub fn finish(self, profile: &Profile, run: &RunId) -> Ending {

@@ -5,8 +5,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
 
-/// File systems take the time from a clock that ticks; the longest tick of any kernel.
-const TICK: Duration = Duration::from_millis(10);
+/// Some file systems round the time down to this many nanoseconds, others to whole seconds.
+const ROUNDS: [u32; 2] = [10_000_000, 1_000];
+
+/// The time by the clock that file systems take it from: it ticks, so what is written in the same tick has this time too, and
+/// what was written in an earlier one has not.
+pub(super) fn now() -> SystemTime {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    UNIX_EPOCH + Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
+}
 
 /// A moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,18 +24,20 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// A moment that no later change is stamped before.
-    pub(super) fn before(time: SystemTime) -> Self {
-        let since = time.checked_sub(TICK).unwrap_or(time).duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// A moment by the clock of [`now`], which no later change is stamped before.
+    pub(super) fn of(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: since.subsec_nanos(),
         }
     }
 
-    /// Whether a time of a file is this or later. Some file systems know whole seconds only.
+    /// Whether a time of a file is this or later, as far as its file system knows the time.
     fn is_reached_by(self, seconds: i64, nanoseconds: u32) -> bool {
-        (seconds, nanoseconds) >= (self.seconds, if nanoseconds == 0 { 0 } else { self.nanoseconds })
+        let round = ROUNDS.into_iter().find(|round| nanoseconds.is_multiple_of(*round)).unwrap_or(1);
+        let own = if nanoseconds == 0 { 0 } else { self.nanoseconds - self.nanoseconds % round };
+        (seconds, nanoseconds) >= (self.seconds, own)
     }
 }
 
@@ -83,6 +93,37 @@ mod tests {
             [(9, 999, false), (10, 499, false), (10, 500, true), (10, 0, true), (9, 0, false), (11, 0, true)]
         {
             assert_eq!(since.is_reached_by(seconds, nanoseconds), expected, "{seconds}.{nanoseconds}");
+        }
+        // Others know hundredths, or millionths.
+        let since = Stamp { seconds: 10, nanoseconds: 123_456_789 };
+        for (nanoseconds, expected) in [
+            (120_000_000, true),
+            (110_000_000, false),
+            (123_456_000, true),
+            (123_455_000, false),
+            (123_456_788, false),
+            (123_456_789, true),
+        ] {
+            assert_eq!(since.is_reached_by(10, nanoseconds), expected, "{nanoseconds}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_afterwards_is_stamped_no_earlier_and_what_was_written_before_is_not_taken_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let changed = |name: &str, since| {
+            let folder = std::fs::File::open(folder.path()).unwrap();
+            let name = std::ffi::CString::new(name).unwrap();
+            Seen::at(std::os::fd::AsFd::as_fd(&folder), &name, since).unwrap().is_changed
+        };
+        for round in 0..50 {
+            let (before, after) = (format!("before{round}"), format!("after{round}"));
+            std::fs::write(folder.path().join(&before), "x").unwrap();
+            // A tick of any kernel.
+            std::thread::sleep(Duration::from_millis(11));
+            let since = Stamp::of(now());
+            std::fs::write(folder.path().join(&after), "x").unwrap();
+            assert!(changed(&after, since) && !changed(&before, since));
         }
     }
 }

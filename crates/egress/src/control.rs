@@ -132,8 +132,6 @@ pub enum Verdict {
 /// What the proxy says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// It takes connections.
-    Ready,
     /// Who signs from now on; with a memory file for the next proxy of the same sandbox.
     Authority {
         /// The certificate (PEM) that the sandbox is to trust.
@@ -296,7 +294,7 @@ mod tests {
         assert!(matches!(order, Order::Begin { user: Some((1, 2)) }));
         assert_eq!(fds.len(), 2);
         assert_eq!(far.hear::<Order>(false).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        far.say(&Report::Ready, &[], false).unwrap();
+        far.say(&Report::Last, &[], false).unwrap();
         // What is not of this protocol is refused, not guessed.
         assert!(near.hear::<Order>(true).is_err());
         drop(far);

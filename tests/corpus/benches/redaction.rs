@@ -17,39 +17,6 @@ const VALUES: usize = 10_000;
 const HOSTILE: usize = 1 << 20;
 const TURNS: usize = 31;
 
-/// What begins something over and over and never finishes it.
-const WORDS: [&str; 29] = [
-    "key",
-    "token ",
-    "password=",
-    "secret: ",
-    "a://b:c ",
-    " eyJa",
-    "eyJhbGciOiJ",
-    "-----BEGIN ",
-    "AKIA",
-    "sk-",
-    "ghp_",
-    "xox",
-    "AAAA",
-    "a.b.",
-    "=\"",
-    "\\\\",
-    "Authorization: ",
-    "cookie:",
-    "-----BEGIN RSA PRIVATE KEY-----\n",
-    "/home/",
-    "aB3",
-    "SG.",
-    "\u{200b}",
-    "%41",
-    "\\u0041",
-    "Bearer bearer ",
-    "token token=",
-    "Cookie: a ",
-    "auth=\"",
-];
-
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let asked = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
@@ -119,7 +86,7 @@ fn event(redactor: &Redactor, name: &str, text: &str) {
 }
 
 fn hostile(redactor: &Redactor, clean: &str) {
-    for word in WORDS {
+    for word in corpus::HOSTILE {
         let text = word.repeat(HOSTILE / word.len());
         let one = clean.get(..clean.floor_char_boundary(text.len())).unwrap_or(clean);
         let pairs = in_turns(|| scrubbed(redactor, &text), || scrubbed(redactor, one));
@@ -129,7 +96,7 @@ fn hostile(redactor: &Redactor, clean: &str) {
 
 /// For a profiler.
 fn run(what: &str, clean: &str, salted: &str) {
-    let word = WORDS.iter().find(|word| **word == what);
+    let word = corpus::HOSTILE.iter().find(|word| **word == what);
     let (redactor, text) = match what {
         "known" => (knowing(), clean.to_owned()),
         "salted" => (redactor(), salted.to_owned()),

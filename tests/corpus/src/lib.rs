@@ -26,3 +26,36 @@ pub use sample::{Sample, positives, salted};
 pub const TESTED: u64 = 0x5eed_000a;
 /// The seed of the bench, which nobody looks at while mending.
 pub const HELD_OUT: u64 = 0x5eed_b0b0;
+
+/// What begins something over and over and never finishes it, for measuring (SEC-20).
+pub const HOSTILE: [&str; 29] = [
+    "key",
+    "token ",
+    "password=",
+    "secret: ",
+    "a://b:c ",
+    " eyJa",
+    "eyJhbGciOiJ",
+    "-----BEGIN ",
+    "AKIA",
+    "sk-",
+    "ghp_",
+    "xox",
+    "AAAA",
+    "a.b.",
+    "=\"",
+    "\\\\",
+    "Authorization: ",
+    "cookie:",
+    "-----BEGIN RSA PRIVATE KEY-----\n",
+    "/home/",
+    "aB3",
+    "SG.",
+    "\u{200b}",
+    "%41",
+    "\\u0041",
+    "Bearer bearer ",
+    "token token=",
+    "Cookie: a ",
+    "auth=\"",
+];

@@ -217,15 +217,15 @@ async fn content(
         read.drain(..used);
         *count += length(&out);
         if !out.is_empty() {
-            to.write_all(&out).await?;
+            within(to.write_all(&out)).await?;
             // What waits to be passed on is not kept back for more.
-            to.flush().await?;
+            within(to.flush()).await?;
         }
         if body.is_done() {
             break;
         }
         read.reserve(AT_ONCE);
-        if from.read_buf(read).await? == 0 {
+        if within(from.read_buf(read)).await? == 0 {
             body.end().map_err(odd)?;
             // What was held back, for the beginning of something, was none.
             to.write_all(&pass.pass(&[], true)?).await?;
@@ -240,6 +240,14 @@ async fn content(
         to.write_all(&out).await?;
     }
     Ok(())
+}
+
+/// Waits for bytes to come or to be taken, as long as for an answer and no longer: whoever stalls holds a place.
+async fn within<T>(moves: impl Future<Output = std::io::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER, moves).await {
+        Ok(moved) => Ok(moved?),
+        Err(_) => Err(Trouble::Odd("nothing came, or was taken, for too long".into())),
+    }
 }
 
 fn length(bytes: &[u8]) -> u64 {

@@ -155,9 +155,7 @@ impl<'a> Seen<'a> {
                 Some(draft.with("generation", generation.to_string()))
             }
             Told::Proxy(Report::Broken { why }) => Some(self.entry(PROXY, Decision::Failed).because(why)),
-            Told::Proxy(Report::Ready | Report::Holds { .. } | Report::Authority { .. } | Report::Last) => {
-                None
-            }
+            Told::Proxy(Report::Holds { .. } | Report::Authority { .. } | Report::Last) => None,
         }
     }
 

@@ -6,5 +6,6 @@ mod attacks;
 mod git;
 mod lent;
 mod opened;
+mod profiles;
 mod reach;
 mod world;

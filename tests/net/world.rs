@@ -178,6 +178,29 @@ impl World {
         self.home().join("project")
     }
 
+    /// A profile of the person's own.
+    pub fn profile(&self, name: &str, text: &str) {
+        self.keep(&self.home().join(".config/palisade/profiles").join(name).with_extension("toml"), text);
+    }
+
+    /// The project's file.
+    pub fn project_profile(&self, text: &str) {
+        self.keep(&self.project().join(".palisade/profile.toml"), text);
+    }
+
+    /// A file of the person.
+    fn keep(&self, path: &Path, text: &str) {
+        let script = "mkdir -p \"$(dirname \"$0\")\" && cat > \"$0\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(path).stdin(Stdio::piped());
+        if let Who::User(user) = self.who {
+            std::os::unix::process::CommandExt::uid(&mut command, user);
+        }
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(child.wait().unwrap().success(), "{}", path.display());
+    }
+
     /// Ends the proxies of this world as a crash would; whether there was one.
     pub fn kill_proxy(&self) -> bool {
         let program = self.folder.path().join("palisade-egress");
@@ -212,7 +235,9 @@ impl World {
         };
         let home = format!("HOME={}", self.folder.path().join("home").display());
         command.arg("--ignore-environment").arg(format!("--chdir={}", self.project().display()));
-        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", &home]);
+        // Root's would be the whole machine's.
+        let config = format!("XDG_CONFIG_HOME={}", self.home().join(".config").display());
+        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", &home, &config]);
         command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
         command.arg(program).args(arguments);
         command

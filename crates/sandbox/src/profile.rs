@@ -20,6 +20,7 @@ mod names;
 mod place;
 mod project;
 mod reach;
+mod reachable;
 mod resolve;
 mod show;
 mod table;
@@ -44,6 +45,7 @@ pub use names::{BadText, Hidden, Name, NamePattern, Variable};
 pub use place::{Entry, Kind, Place, Protected, Roots};
 pub use project::{Ask, ContentHash, Project};
 pub use resolve::{Document, Layers, ResolveError, check, pending_notice};
+pub use show::rules_as_toml;
 pub use toolchain::{Found, Toolchain, find_toolchains, toolchains};
 
 /// The shape of one sandbox, with nothing left to decide.
@@ -75,6 +77,10 @@ pub struct Profile {
     pub trace: bool,
     /// What can be reached.
     pub network: Network,
+    /// What may be reached and what may not, if anything can be.
+    pub rules: Vec<rules::Rule>,
+    /// Sets of rules that hold besides.
+    pub presets: BTreeSet<String>,
     /// How much may be used.
     pub limits: Limits,
     /// Layers without which nothing starts.

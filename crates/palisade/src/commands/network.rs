@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use egress::Front;
 use rules::{Host, Rule, Rules};
+use sandbox::profile::{Network as Reach, Profile};
 use sandbox::{Attendant, Held, RunId, Spec};
 use serde_json::json;
 
@@ -50,15 +51,27 @@ impl Drop for Bundle {
 }
 
 impl Network {
-    /// For what was typed; none if nothing is to be reached.
-    pub(super) fn of(args: &RunArgs, state: &Path, run: &RunId) -> Result<Option<Self>, Failure> {
-        if args.offline {
+    /// For what was typed and what the profile says; none if nothing is to be reached.
+    pub(super) fn of(
+        args: &RunArgs,
+        profile: &Profile,
+        state: &Path,
+        run: &RunId,
+    ) -> Result<Option<Self>, Failure> {
+        if profile.network == Reach::None {
             return Ok(None);
         }
         let agent = args.command.first().map(|command| lend::known(command)).transpose()?.flatten();
         let Lending { loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
+        let presets = presets.chain(profile.presets.iter().cloned());
         let mut written = rules(args, presets.collect())?;
+        let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
+        for rule in &profile.rules {
+            if !known(rule, &written) {
+                written.push(rule.clone());
+            }
+        }
         // Where other rules say what may go to a host, they also say it for what is lent.
         let is_known = |bound: &Rule| {
             let covers = |rule: &Rule| !rule.deny && rule.host == bound.host && rule.ports == bound.ports;
@@ -200,6 +213,12 @@ impl Summary {
             output::tell(&format!("refused {more} more; `--watch-net` shows each as it happens"));
         }
     }
+}
+
+/// Whether two rules say the same; what they are called and why they are there is nothing that is said.
+fn means_the_same(one: &Rule, other: &Rule) -> bool {
+    let bare = |rule: &Rule| Rule { label: None, reason: None, ..rule.clone() };
+    bare(one) == bare(other)
 }
 
 /// The rules that were typed.

@@ -6,6 +6,7 @@
 use super::draft::{Draft, Word};
 use super::names::{BadText, Name, NamePattern, Variable};
 use super::place::{Place, Protected};
+use super::reachable;
 use super::table::BUILT_IN;
 
 /// What a built-in document says, value by value.
@@ -65,6 +66,9 @@ impl BuiltIn {
                 "unprotect" => draft.unprotect = each(list, Protected::parse)?,
                 "environment" => draft.environment = Some(each(list, Variable::shipped)?),
                 "require" => draft.require = each(list, Word::parse)?.into_iter().collect(),
+                "allow" => draft.rules.extend(each(list, reachable::allowed)?),
+                "deny" => draft.rules.extend(each(list, reachable::denied)?),
+                "presets" => draft.presets = each(list, reachable::preset)?,
                 other => return Err(unknown(other)),
             }
         }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use rules::{Rule, Rules};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -15,6 +16,7 @@ use super::environment;
 use super::key::{InProject, KEYS};
 use super::names::{BadText, Name, NamePattern, Variable, is_plain, shown};
 use super::place::{Place, Protected};
+use super::reachable as reach;
 
 /// Longest document.
 const MOST_BYTES: usize = 65_536;
@@ -206,6 +208,11 @@ impl<'a> Source<'a> {
             self.take(&mut draft, name, key.span(), value, whose)?;
         }
         self.contradictions(&draft, table)?;
+        if let Err(faults) = Rules::compile(draft.rules.clone()) {
+            let at = ["rule", "allow", "deny"].iter().find_map(|key| table.get(*key));
+            let faults: Vec<String> = faults.iter().map(|fault| fault.what.to_string()).collect();
+            return Err(self.bad(at.map_or(0..0, Spanned::span), "rule", shown(&faults.join("; "))));
+        }
         Ok(draft)
     }
 
@@ -255,6 +262,10 @@ impl<'a> Source<'a> {
             "toolchains" => draft.toolchains = Some(self.flag(name, value, whose)?),
             "trace" => draft.trace = Some(self.flag(name, value, whose)?),
             "network" => draft.network = Some(self.one(name, value, Word::parse)?),
+            "allow" => draft.rules.extend(self.many(name, value, reach::allowed)?),
+            "deny" => draft.rules.extend(self.many(name, value, reach::denied)?),
+            "presets" => draft.presets = self.many(name, value, reach::preset)?,
+            "rule" => draft.rules.extend(self.rules(value, whose)?),
             "require" => draft.require = self.many(name, value, Word::parse)?.into_iter().collect(),
             "set" => {
                 for (key, value) in self.table(name, value)? {
@@ -284,6 +295,28 @@ impl<'a> Source<'a> {
             _ => return Err(DocumentError::Unknown(self.file.to_owned(), self.line(at.start), shown(name))),
         }
         Ok(())
+    }
+
+    /// Whole rules. They are read from the text again, by those who know them.
+    fn rules(&self, value: &Spanned<DeValue<'_>>, whose: Whose) -> Result<Vec<Rule>, DocumentError> {
+        if !matches!(value.get_ref(), DeValue::Array(_)) {
+            return Err(self.bad(value.span(), "rule", "expected tables `[[rule]]`"));
+        }
+        let read = reach::read(self.text, whose == Whose::Ask);
+        let rules = read.map_err(|(at, why)| self.bad(at.unwrap_or(value.span()), "rule", shown(&why)))?;
+        if whose == Whose::Project
+            && let Some((at, _)) = rules.iter().find(|(_, rule)| !rule.deny)
+        {
+            let why = "allows; a project's file narrows with `deny = true`, and asks under `[[ask.rule]]`";
+            return Err(self.bad(at.clone(), "rule", why));
+        }
+        if whose == Whose::Ask
+            && let Some((at, _)) = rules.iter().find(|(_, rule)| rule.deny || rule.is_admin_only())
+        {
+            let why = "only rules that allow are asked for, without `address` and `access = \"pass\"`";
+            return Err(self.bad(at.clone(), "rule", why));
+        }
+        Ok(rules.into_iter().map(|(_, rule)| rule).collect())
     }
 
     fn one<T>(
@@ -396,6 +429,15 @@ fn plain<'v>(value: &'v DeValue<'_>) -> Cow<'v, str> {
         DeValue::Integer(number) => Cow::Owned(number.to_string().replace('_', "")),
         DeValue::Float(number) => Cow::Borrowed(number.as_str()),
         DeValue::Boolean(flag) => Cow::Borrowed(if *flag { "true" } else { "false" }),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => Cow::Borrowed("…"),
+        DeValue::Array(items) => {
+            let items: Vec<_> = items.iter().map(|item| plain(item.get_ref())).collect();
+            Cow::Owned(format!("[{}]", items.join(", ")))
+        }
+        DeValue::Table(table) => {
+            let rows =
+                table.iter().map(|(key, value)| format!("{}: {}", key.get_ref(), plain(value.get_ref())));
+            Cow::Owned(rows.collect::<Vec<_>>().join(", "))
+        }
+        DeValue::Datetime(_) => Cow::Borrowed("…"),
     }
 }

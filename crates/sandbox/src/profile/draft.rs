@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use rules::Rule;
+
 use super::limits::Asked;
 use super::names::{BadText, Name, NamePattern, Variable};
 use super::place::{Place, Protected};
@@ -21,11 +23,13 @@ pub enum Worktree {
     Write,
 }
 
-/// What can be reached.
+/// What can be reached. Ordered: what comes later allows more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Network {
     /// The sandbox's own loopback.
     None,
+    /// What rules allow.
+    Rules,
 }
 
 /// One wall of the sandbox.
@@ -87,7 +91,7 @@ macro_rules! words {
 }
 
 words!(Worktree { Write = "write", Overlay = "overlay", Read = "read" });
-words!(Network { None = "none" });
+words!(Network { None = "none", Rules = "rules" });
 words!(Layer {
     Namespaces = "namespaces",
     Mounts = "mounts",
@@ -118,6 +122,10 @@ pub struct Draft {
     pub(super) toolchains: Option<bool>,
     pub(super) trace: Option<bool>,
     pub(super) network: Option<Network>,
+    /// What may be reached, and what may not.
+    pub(super) rules: Vec<Rule>,
+    /// Sets of rules, by name.
+    pub(super) presets: Vec<String>,
     pub(super) require: BTreeSet<Layer>,
     pub(super) limits: Asked,
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: making a path that was typed absolute; the command does that, since it knows where it stands.
 
-use super::draft::{Draft, Worktree};
+use super::draft::{Draft, Network, Worktree};
 use super::environment;
 use super::names::{BadText, NamePattern, Variable};
 use super::place::Place;
@@ -24,6 +24,8 @@ pub struct Flags {
     pub limit: Vec<String>,
     /// `--overlay`
     pub overlay: bool,
+    /// `--offline` if false; if true, one of the options that say what may be reached.
+    pub network: Option<bool>,
 }
 
 /// Why an option is not used.
@@ -53,6 +55,7 @@ impl Flags {
             write: places("--rw", &self.rw)?,
             worktree: self.overlay.then_some(Worktree::Overlay),
             inherit: self.inherit.then_some(true),
+            network: self.network.map(|any| if any { Network::Rules } else { Network::None }),
             ..Draft::default()
         };
         if let Some(both) =

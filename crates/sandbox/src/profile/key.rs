@@ -49,7 +49,11 @@ keys! {
     "set" ("a table of texts", Asks): "variables with a value of their own, at most 64: `{ CI = \"1\" }`";
     "toolchains" ("true or false", Both): "toolchains under your home (cargo, nvm, pyenv …) can be used, read-only and without their credentials";
     "trace" ("true or false", Both): "a process may trace its own children, as debuggers and `strace` do";
-    "network" ("`none`", Narrows): "what can be reached besides the sandbox's own loopback";
+    "network" ("`none` or `rules`", Narrows): "what can be reached besides the sandbox's own loopback: nothing, or what rules allow";
+    "allow" ("hosts, `site.org:8443`", Asks): "may be reached, as with `--allow`: on port 443 unless another is named";
+    "deny" ("hosts, `site.org:8443`", Narrows): "may not be reached on that port, whatever allows it";
+    "presets" ("names", Asks): "sets of rules, as with `--preset`: `npm-install`, `github-read`";
+    "rule" ("tables, `[[rule]]`", Both): "whole rules, see network.md; in a project's file those that deny narrow, and others stand under `[ask]`";
     "require" ("layers", Narrows): "layers without which nothing is started, besides those of every profile: `cgroup`";
     "limits.memory" ("bytes, `2g`, `75%`", Both): "memory of all processes together; a share is of the machine's memory";
     "limits.cpu" ("`1`, `0.5`, `all`", Both): "processor time of all processes together";

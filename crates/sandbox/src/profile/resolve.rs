@@ -149,6 +149,8 @@ impl Profile {
             toolchains: false,
             trace: false,
             network: Network::None,
+            rules: Vec::new(),
+            presets: Default::default(),
             limits: Limits::LEAST,
             require: Layer::ALWAYS.into_iter().collect(),
             at_home,
@@ -178,6 +180,7 @@ impl Profile {
         self.inherit = draft.inherit.unwrap_or(self.inherit);
         self.toolchains = draft.toolchains.unwrap_or(self.toolchains);
         self.trace = draft.trace.unwrap_or(self.trace);
+        self.network = draft.network.unwrap_or(self.network);
         self.limits = draft.limits.on(layers.host, &self.limits);
         for (name, value) in &draft.set {
             self.set.insert(name.clone(), value.clone());
@@ -206,6 +209,7 @@ impl Profile {
         self.put(&met, roots);
         self.toolchains &= draft.toolchains.unwrap_or(true);
         self.trace &= draft.trace.unwrap_or(true);
+        self.network = self.network.min(draft.network.unwrap_or(self.network));
         self.limits = self.limits.meet(&draft.limits.on(layers.host, &self.limits));
         if let Some(only) = &draft.environment {
             let met =
@@ -259,7 +263,12 @@ impl Profile {
             self.environment = widest(self.environment.drain(..).chain(passed.iter().cloned()).collect());
         }
         self.require.extend(&draft.require);
-        self.network = draft.network.unwrap_or(self.network);
+        for rule in &draft.rules {
+            if !self.rules.contains(rule) {
+                self.rules.push(rule.clone());
+            }
+        }
+        self.presets.extend(draft.presets.iter().cloned());
     }
 
     /// Whether a path is a control file of the worktree, lies in one, or in a `.git`.

@@ -29,6 +29,7 @@ impl Profile {
         line(&mut out, "toolchains", self.toolchains);
         line(&mut out, "trace", self.trace);
         line(&mut out, "network", quoted(self.network.word()));
+        line(&mut out, "presets", texts(&self.presets));
         line(&mut out, "require", texts(&self.require));
         out.push_str("\n[limits]\n");
         let limits = &self.limits;
@@ -45,6 +46,10 @@ impl Profile {
         let wall = limits.wall.map_or("none".to_owned(), |wall| format!("{}s", wall.as_secs()));
         line(&mut out, "wall", quoted(&wall));
         line(&mut out, "variable", limits.variable);
+        if !self.rules.is_empty() {
+            out.push('\n');
+            out.push_str(&rules_as_toml(&self.rules));
+        }
         out
     }
 
@@ -85,6 +90,17 @@ impl Profile {
         line(&mut shape, "cpu", limits.cpu);
         Sha256::digest(shape.as_bytes()).into()
     }
+}
+
+/// Rules as the tables of a document.
+#[must_use]
+pub fn rules_as_toml(rules: &[rules::Rule]) -> String {
+    #[derive(serde::Serialize)]
+    struct Tables<'a> {
+        rule: &'a [rules::Rule],
+    }
+    // They were read from such a document, or are no more than what can stand in one.
+    toml::to_string(&Tables { rule: rules }).unwrap_or_default()
 }
 
 fn line(out: &mut String, key: &str, value: impl Display) {

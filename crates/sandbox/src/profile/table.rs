@@ -135,8 +135,11 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
         base: None,
         words: &[("network", "none"), ("worktree", "write")],
         lists: &[
+            ("allow", &[]),
+            ("deny", &[]),
             ("environment", &["COLORTERM", "LANG", "LANGUAGE", "LC_*", "NO_COLOR", "TERM", "TZ"]),
             ("hide", &[".env", ".env.*", ".envrc.local", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".netrc", ".npmrc", ".pypirc", ".pgpass", ".htpasswd", ".git-credentials", ".dockercfg", "credentials.json", "credentials.toml", "service-account*.json", "*.tfstate", "*.tfstate.backup", "*.tfvars", ".vault-token", "secrets.y*ml"]),
+            ("presets", &[]),
             ("protect", &[]),
             ("read", &[]),
             ("require", &["cgroup"]),
@@ -151,10 +154,13 @@ pub(super) const BUILT_IN: &[BuiltIn] = &[
     BuiltIn {
         name: "dev",
         base: None,
-        words: &[("network", "none"), ("worktree", "write")],
+        words: &[("network", "rules"), ("worktree", "write")],
         lists: &[
+            ("allow", &[]),
+            ("deny", &[]),
             ("environment", &["COLORTERM", "COLUMNS", "FORCE_COLOR", "LANG", "LANGUAGE", "LC_*", "LINES", "NO_COLOR", "TERM", "TERM_PROGRAM", "TZ", "CI", "DEBUG", "NODE_ENV", "RUST_BACKTRACE", "RUST_LOG", "RUSTUP_TOOLCHAIN", "SOURCE_DATE_EPOCH", "CARGO_INCREMENTAL", "CARGO_TERM_*", "GOFLAGS", "MAKEFLAGS", "VIRTUAL_ENV", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "GIT_SSL_CAINFO", "CARGO_HTTP_CAINFO", "PIP_CERT", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"]),
             ("hide", &[".env", ".env.local", ".env.*.local", ".envrc.local", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk", ".netrc", ".pgpass", ".git-credentials", ".vault-token"]),
+            ("presets", &[]),
             ("protect", &[]),
             ("read", &[]),
             ("require", &["namespaces", "mounts", "seccomp", "no_new_privs", "capabilities", "landlock"]),

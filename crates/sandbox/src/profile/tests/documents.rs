@@ -30,7 +30,7 @@ fn sbx_13_what_is_wrong_is_refused_with_its_line() {
         ("read = [\"/proc/1\"]\n", "belongs to the kernel"),
         ("read = [\"/a\", \"/a/\"]\n", "`/a/` is there twice"),
         ("worktree = \"rw\"\n", "own.toml:1: `worktree`: expected `write`, `overlay`, `read`, found `rw`"),
-        ("network = \"host\"\n", "`network`: expected `none`"),
+        ("network = \"host\"\n", "`network`: expected `none`, `rules`"),
         ("require = [\"selinux\"]\n", "`require`: expected `namespaces`"),
         ("hide = [\"a/b\"]\n", "`hide`: expected a file name"),
         ("hide = [\"*\"]\n", "`hide`: expected a file name"),

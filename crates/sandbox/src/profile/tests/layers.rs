@@ -62,6 +62,7 @@ fn the_command_line_has_the_last_word() {
         show: vec![".env".into()],
         limit: vec!["memory=2g,pids=512".into(), "wall=30m".into()],
         overlay: true,
+        network: None,
     };
     let project = project("worktree = \"read\"\n[limits]\nmemory = \"1g\"\n").unwrap();
     let profile = resolve_with("dev", &[], Some(&project), false, &flags).unwrap().profile;
@@ -112,4 +113,75 @@ fn adv_f02_a_path_an_agent_could_redirect_says_what_to_stay_in() {
         Some("/home/ana/cache".into()),
         "the project chose the name"
     );
+}
+
+#[test]
+fn egr_04_rules_are_data_in_a_profile() {
+    let own = [
+        ("team", "base = \"dev\"\nallow = [\"site.org\", \"db.site.org:5432\"]\npresets = [\"crates\"]\n"),
+        (
+            "mine",
+            "base = \"team\"\ndeny = [\"bad.site.org\"]\n\n[[rule]]\nhost = \"api.site.org\"\nmethods = \"read-only\"\npaths = [\"/v1/**\"]\n",
+        ),
+    ];
+    let mine = resolve("mine", &own).unwrap();
+    let hosts: Vec<(&str, u16, bool)> =
+        mine.rules.iter().map(|rule| (rule.host.as_str(), rule.ports[0], rule.deny)).collect();
+    let expected = [
+        ("site.org", 443, false),
+        ("db.site.org", 5432, false),
+        ("bad.site.org", 443, true),
+        ("api.site.org", 443, false),
+    ];
+    assert_eq!(hosts.iter().copied().collect::<BTreeSet<_>>(), expected.into_iter().collect());
+    assert_eq!(mine.presets, ["crates".to_owned()].into());
+    assert_eq!(mine.network, Network::Rules);
+    // What is shown can be read again, and means the same.
+    let shown =
+        format!("base = \"strict\"\n{}", mine.to_toml().replace("name = \"mine\"", "name = \"again\""));
+    let again = resolve("again", &[("again", &shown)]).unwrap();
+    assert_eq!((again.rules, again.presets, again.network), (mine.rules, mine.presets, mine.network));
+
+    // A project narrows by itself, and gets what it asks for after consent.
+    let text = "network = \"none\"\ndeny = [\"site.org\"]\n[ask]\nallow = [\"own.site.org\"]\n[[ask.rule]]\nhost = \"more.site.org\"\npaths = [\"/a\"]\n";
+    let project = project(text).unwrap();
+    let without = resolve_with("team", &own, Some(&project), false, &Flags::default()).unwrap();
+    assert_eq!(without.profile.network, Network::None);
+    assert!(without.profile.rules.iter().any(|rule| rule.deny && rule.host == "site.org"));
+    let asked: Vec<String> = without.pending.iter().map(ToString::to_string).collect();
+    assert_eq!(asked, ["allow `own.site.org`", "rule `host: more.site.org, paths: [/a]`"]);
+    let with = resolve_with("team", &own, Some(&project), true, &Flags::default()).unwrap().profile;
+    assert!(with.rules.iter().any(|rule| rule.host == "more.site.org"));
+    // The person typed what may be reached: that is the last word.
+    let typed = Flags { network: Some(true), ..Flags::default() };
+    let typed = resolve_with("team", &own, Some(&project), false, &typed).unwrap().profile;
+    assert_eq!(typed.network, Network::Rules);
+}
+
+#[test]
+fn egr_05_rules_that_are_wrong_refuse_the_whole_document() {
+    for (text, expected) in [
+        ("allow = [\"*.org\"]\n", "`allow`: host `*.org`: anybody can have a name under this suffix"),
+        ("allow = [\"a.org:0\"]\n", "`ports` needs at least one port"),
+        ("presets = [\"npm\"]\n", "`presets`: expected `anthropic`"),
+        ("\n[[rule]]\nhost = \"a.org\"\nmethod = [\"GET\"]\n", "own.toml:4: `rule`: unknown field `method`"),
+        ("[[rule]]\nhost = \"a.org\"\n[[rule]]\nhost = \"a.org\"\n", "the same as rule 1"),
+        ("rule = 3\n", "`rule`: expected tables `[[rule]]`"),
+    ] {
+        let error = document::person(text.as_bytes(), Path::new("own.toml")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+    for (text, expected) in [
+        ("allow = [\"a.org\"]\n", "adds; move it to the section `[ask]`"),
+        ("[[rule]]\nhost = \"a.org\"\n", "`rule`: allows; a project's file narrows"),
+        ("[[ask.rule]]\nhost = \"a.org\"\ndeny = true\n", "only rules that allow are asked for"),
+        ("[[ask.rule]]\nhost = \"a.org\"\naccess = \"pass\"\n", "only rules that allow are asked for"),
+        (
+            "[[ask.rule]]\nhost = \"db.a.org\"\naddress = \"10.0.0.1\"\n",
+            "only rules that allow are asked for",
+        ),
+    ] {
+        let error = project(text).unwrap_err();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
 }

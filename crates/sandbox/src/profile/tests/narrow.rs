@@ -96,6 +96,9 @@ fn wider(before: &Profile, after: &Profile) -> Vec<String> {
     tell(after.toolchains && !before.toolchains, "toolchains");
     tell(after.trace && !before.trace, "trace");
     tell(after.network > before.network, "network");
+    tell(after.rules.iter().any(|rule| !rule.deny && !before.rules.contains(rule)), "rules");
+    tell(before.rules.iter().any(|rule| rule.deny && !after.rules.contains(rule)), "denials");
+    tell(after.presets != before.presets, "presets");
     tell(!before.limits.contains(&after.limits), "limits");
     tell(!after.require.is_superset(&before.require), "require");
     found
@@ -207,12 +210,25 @@ fn documents() -> impl Strategy<Value = String> {
         line("inherit", Just("true".to_owned())),
     )
         .prop_map(|(a, b, c, d, e, f, g, h, i)| format!("[ask]\n{}", [a, b, c, d, e, f, g, h, i].concat()));
+    let reached = (
+        line("network", prop_oneof![Just("\"none\""), Just("\"rules\"")].prop_map(str::to_owned)),
+        line("deny", list(&["a.site.org", "*.site.org:80"])),
+        line("rule", Just("[{ host = \"b.site.org\", paths = [\"/x\"], deny = true }]".to_owned())),
+    )
+        .prop_map(|(a, b, c)| [a, b, c].concat());
+    let wished = (
+        line("allow", list(&["a.site.org", "b.site.org:8443"])),
+        line("presets", list(&["npm-install", "crates"])),
+        line("rule", Just("[{ host = \"c.site.org\", methods = \"read-only\" }]".to_owned())),
+    )
+        .prop_map(|(a, b, c)| [a, b, c].concat());
     let limited = prop_oneof![
         limits("[limits]").prop_map(|limits| (limits, String::new())),
         limits("[ask.limits]").prop_map(|limits| (String::new(), limits)),
     ];
-    (narrows, asks, limited)
-        .prop_map(|(narrows, asks, (top, asked))| format!("{narrows}{top}\n{asks}{asked}"))
+    (narrows, reached, asks, wished, limited).prop_map(|(narrows, reached, asks, wished, (top, asked))| {
+        format!("{narrows}{reached}{top}\n{asks}{wished}{asked}")
+    })
 }
 
 proptest! {

@@ -88,6 +88,8 @@ const COMMANDS: &[(&str, Line)] = &[
     ("profile show", AsksNobody(OWN)),
     ("profile keys", AsksNobody(OWN)),
     ("profile check", AsksNobody(OWN)),
+    ("profile remembered", AsksNobody(OWN)),
+    ("profile forget", AsksNobody(OWN)),
     ("profile consent", AsksNobody(OWN)),
     ("diff", AsksNobody(OWN)),
     ("apply", AsksNobody(OWN)),

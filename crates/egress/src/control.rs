@@ -49,6 +49,10 @@ pub enum Order<L = Loan> {
     Names(Vec<Named>),
     /// Connections come to the listeners that come along.
     Listen,
+    /// There is a person to ask: what no rule knows is held, and told.
+    Ask,
+    /// A person said no to a destination; without one, to all that no rule knows.
+    Refuse(Option<(String, u16)>),
 }
 
 /// A value that is told to nobody but the proxy.
@@ -157,6 +161,13 @@ pub enum Report {
         verdict: Verdict,
         /// The address that was dialled.
         address: Option<SocketAddr>,
+    },
+    /// A destination that no rule knows is held until a person says something about it.
+    Asks {
+        /// The name that was asked for.
+        host: String,
+        /// The port.
+        port: u16,
     },
     /// Something that must not happen: people are told.
     Finding {

@@ -110,6 +110,9 @@ pub struct Front {
     started_at: Option<Instant>,
     told: HashSet<String>,
     counts: Counts,
+    /// Whether there is a person to ask about what no rule knows, and what that person refused.
+    asks: bool,
+    refused: Vec<Option<(String, u16)>>,
 }
 
 impl Front {
@@ -143,7 +146,48 @@ impl Front {
             started_at: None,
             told: HashSet::new(),
             counts: Counts::default(),
+            asks: false,
+            refused: Vec::new(),
         })
+    }
+
+    /// There is a person to ask: destinations that no rule knows are held, and told. Before the proxy is started.
+    pub fn ask(&mut self) {
+        self.asks = true;
+    }
+
+    /// A person said no to a destination; without one, to everything that no rule knows.
+    pub fn refuse(&mut self, destination: Option<(String, u16)>) {
+        let said = self
+            .proxy
+            .as_ref()
+            .map(|proxy| proxy.line.say(&Order::<Loan>::Refuse(destination.clone()), &[], true));
+        self.refused.push(destination);
+        // One that does not hear it is started again, and told everything.
+        if said.is_some_and(|said| said.is_err()) {
+            self.drop_proxy();
+        }
+    }
+
+    /// Adds a rule to those that hold.
+    ///
+    /// # Errors
+    /// When it does not go with them; those before stay.
+    pub fn allow(&mut self, rule: Rule) -> Result<(), rules::Faults> {
+        self.change(self.rules.iter().cloned().chain([rule]).collect())
+    }
+
+    /// Takes a rule away.
+    ///
+    /// # Errors
+    /// When the others do not go without it; then nothing is allowed any more.
+    pub fn withdraw(&mut self, rule: &Rule) -> Result<(), rules::Faults> {
+        let left = self.rules.iter().filter(|one| *one != rule).cloned().collect();
+        let changed = self.change(left);
+        if changed.is_err() {
+            self.cut();
+        }
+        changed
     }
 
     /// Starts the proxy now and has it make an authority of its own: the certificate (PEM) that the sandbox is to trust.
@@ -291,13 +335,16 @@ impl Front {
 
     /// Lets nothing out any more: no rules are left, and what is open is closed.
     pub fn cut(&mut self) {
+        if std::mem::take(&mut self.asks) {
+            self.refuse(None);
+        }
         if self.change(Vec::new()).is_err() {
             self.drop_proxy();
         }
     }
 
     /// Ends the proxy and gives its last words.
-    pub fn end(mut self) -> Vec<Told> {
+    pub fn end(&mut self) -> Vec<Told> {
         let mut told = Vec::new();
         self.read_refusals(&mut told);
         if let Some(mut proxy) = self.proxy.take() {
@@ -403,6 +450,12 @@ impl Front {
                 proxy.line.say(&Order::<Loan>::Names(some.to_vec()), &[], true)?;
             }
             self.untold.clear();
+            if self.asks {
+                proxy.line.say(&Order::<Loan>::Ask, &[], true)?;
+            }
+            for destination in &self.refused {
+                proxy.line.say(&Order::<Loan>::Refuse(destination.clone()), &[], true)?;
+            }
             say_rules(&proxy.line, &self.rules, self.generation)?;
             // Last: whoever comes meets the rules.
             if self.connections.is_empty() { Ok(()) } else { listen(&proxy.line, &self.connections) }
@@ -446,7 +499,10 @@ impl Front {
         if name == OWN_NAME {
             return Answer::Address(names::TELLING.into(), SECONDS);
         }
-        let could = name.parse::<rules::Name>().is_ok_and(|name| self.compiled.could_allow(&name));
+        let may = |name: &rules::Name| {
+            self.compiled.could_allow(name) || (self.asks && self.compiled.could_be_asked_for(name))
+        };
+        let could = name.parse::<rules::Name>().is_ok_and(|name| may(&name));
         if !could {
             self.counts.unlisted += 1;
             if self.counts.unlisted == MANY_NAMES {

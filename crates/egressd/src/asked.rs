@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use egress::control::Wanted;
+use egress::control::{Verdict, Wanted};
 use egress::http1::{HeadEnd, Request, Target};
 use egress::prefix::Prefix;
 use egress::socks;
@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::answers;
 use crate::connection::{admit, reset};
 use crate::first;
+use crate::held;
 use crate::house::House;
 use crate::http::{Read, Way, talk};
 
@@ -41,10 +42,14 @@ pub(crate) async fn serve(house: Arc<House>, mut inside: TcpStream) {
         None => reset(&inside),
         Some(Asked::Odd(why)) => answers::say(&inside, &answers::text(400, &why, false)).await,
         Some(Asked::Connection(host, port, rest)) => {
-            if let Err(verdict) = house.rules().connect(&host, port) {
+            let verdict = match held::refused(&house, &host, port, &inside).await {
+                Some(refused) => Err(refused),
+                None => house.rules().connect(&host, port),
+            };
+            if let Err(verdict) = verdict {
                 let wanted = Wanted { host: host.to_string(), port, ..Wanted::default() };
                 house.judged(&wanted, verdict.clone(), None).await;
-                let egress::control::Verdict::Refused { why } = verdict else { return };
+                let Verdict::Refused { why } = verdict else { return };
                 if is_socks {
                     answers::say(&inside, &socks::reply(socks::Reply::NotAllowed)).await;
                 } else {
@@ -59,6 +64,14 @@ pub(crate) async fn serve(house: Arc<House>, mut inside: TcpStream) {
             }
         }
         Some(Asked::Request(host, port, bytes)) => {
+            if let Some(verdict) = held::refused(&house, &host, port, &inside).await {
+                let wanted = Wanted { host: host.to_string(), port, ..Wanted::default() };
+                house.judged(&wanted, verdict.clone(), None).await;
+                if let Verdict::Refused { why } = verdict {
+                    answers::refused(&inside, &why).await;
+                }
+                return;
+            }
             // The next one may be for another host: each has a connection of its own.
             let way = Way { house, host, port, tls: None, once: true };
             talk(&way, Read { stream: inside, bytes }).await;

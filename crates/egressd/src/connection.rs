@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::dial::dial;
 use crate::first::{self, First, Waits};
+use crate::held;
 use crate::house::House;
 use crate::relay::{self, Moved};
 
@@ -105,6 +106,11 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
 pub(crate) async fn admit(house: Arc<House>, host: Host, port: u16, inside: TcpStream, mut read: Vec<u8>) {
     let waits = if port == 80 || port == 443 { Waits::Speaks } else { Waits::Glances };
     let mut turns = house.turns();
+    if let Some(verdict) = held::refused(&house, &host, port, &inside).await {
+        house.judged(&wanted(&host, port), verdict.clone(), None).await;
+        let first = first::read(&inside, &mut read, waits).await.unwrap_or(First::Gone);
+        return refuse(&inside, &first, &verdict).await;
+    }
     let look = match house.rules().connect(&host, port) {
         Ok((_, look)) => look,
         Err(verdict) => {

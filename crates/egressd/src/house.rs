@@ -12,6 +12,7 @@ use egress::names::{Named, Table};
 use rules::{Decision, Host, Look, Rule, RuleId, Rules};
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
+use crate::held::Questions;
 use crate::lent::Lent;
 use crate::relay::Pipes;
 use crate::tls::Authority;
@@ -83,6 +84,8 @@ pub(crate) struct House {
     authority: OnceLock<Authority>,
     lent: ArcSwap<Lent>,
     refusals: Mutex<VecDeque<(Wanted, String)>>,
+    /// What people are asked.
+    pub(crate) questions: Questions,
 }
 
 /// That one connection is open.
@@ -115,6 +118,7 @@ impl House {
             authority: OnceLock::new(),
             lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
             refusals: Mutex::default(),
+            questions: Questions::default(),
         };
         (house, said)
     }
@@ -220,7 +224,7 @@ impl House {
         let rules: Vec<&Rule> = generation.rules.list().map(|(_, rule, _)| rule).collect();
         serde_json::json!({
             "rules": rules, "refused": refused,
-            "to_do": "ask the person who started this sandbox for a rule: `palisade run --allow HOST[:PORT]`",
+            "to_do": "ask the person who started this sandbox for a rule: `palisade run --allow HOST[:PORT]`, or `--ask`",
         })
     }
 

@@ -11,6 +11,7 @@ mod confine;
 mod connection;
 mod dial;
 mod first;
+mod held;
 mod house;
 mod http;
 mod lent;
@@ -79,6 +80,8 @@ fn obey(line: &Line, house: &Arc<House>, runtime: &tokio::runtime::Runtime) -> i
                 house.rule(generation, std::mem::take(&mut parts));
             }
             Order::Names(names) => house.name(names),
+            Order::Ask => house.questions.begin(),
+            Order::Refuse(destination) => house.questions.refuse(destination),
             Order::Listen => {
                 let _inside = runtime.enter();
                 for listener in with {

@@ -91,6 +91,13 @@ impl Rules {
         !address::is_never_name(name) && self.sets.iter().all(|set| set.could_allow(name))
     }
 
+    /// Whether a person could be asked for a rule that allows this name: none denies it, and it is not one that is never
+    /// reached.
+    #[must_use]
+    pub fn could_be_asked_for(&self, name: &Name) -> bool {
+        !address::is_never_name(name) && self.connect(&Host::Name(name.clone()), 443).is_unlisted()
+    }
+
     /// Judges a connection before anything is known of what it carries.
     pub fn connect(&self, host: &Host, port: u16) -> Decision {
         self.all(|set| set.connect(host, port).map(|(rule, look, _)| (rule, look)))

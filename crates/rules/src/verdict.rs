@@ -59,6 +59,12 @@ impl Decision {
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed { .. })
     }
+
+    /// Whether it may not go only because no rule knows the host, or the port: a rule could be added.
+    #[must_use]
+    pub fn is_unlisted(&self) -> bool {
+        matches!(self, Self::Refused(Why::NoRules | Why::Host | Why::Port))
+    }
 }
 
 /// Why something may not leave, and what to ask for.

@@ -3,6 +3,8 @@
 //! Flow: [`Held`] -> [`Running`] -> [`Ended`]. Invariant: when [`Running::wait`] comes back, no process of the
 //! sandbox is left. Not here: what was promised and whether it holds ([`crate::receipt`]).
 
+mod question;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,6 +21,8 @@ use crate::plan::Plan;
 use crate::standard::{Kind, Standard};
 use crate::sys::process::{stop_here, told_of};
 use crate::watch::{Over, Watch};
+
+use self::question::Question;
 
 /// How long a command may take to end by itself after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -73,6 +77,14 @@ pub trait Attendant {
     fn cut(&mut self);
     /// Something came, or it is time; must not wait. `Break` ends the sandbox.
     fn attend(&mut self) -> std::ops::ControlFlow<()>;
+    /// What the person at the terminal is to be asked now.
+    fn question(&self) -> Option<String> {
+        None
+    }
+    /// What the person answered, in one line. `Break` ends the sandbox.
+    fn answered(&mut self, _line: &str) -> std::ops::ControlFlow<()> {
+        std::ops::ControlFlow::Continue(())
+    }
 }
 
 /// A command at work.
@@ -98,6 +110,8 @@ pub struct Running {
     frozen: Option<&'static str>,
     killed_at: Option<Instant>,
     ended: Option<Ended>,
+    /// What the person is asked just now.
+    question: Option<Question>,
 }
 
 /// The person's terminal while it belongs to the command.
@@ -182,6 +196,7 @@ impl Held {
             frozen: None,
             killed_at: None,
             ended: None,
+            question: None,
         })
     }
 }
@@ -252,12 +267,14 @@ impl Running {
             if attend_at.is_some_and(|at| now >= at) {
                 self.attend(&mut attendant);
             }
+            self.ask(attendant.as_deref().filter(|_| gone_at.is_none()));
             let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due(), attend_at];
             let deadline = deadlines.into_iter().flatten().min();
             for on in self.ready(deadline, gone_at.is_none(), attendant.as_deref())? {
                 match on {
                     On::Line => self.heard()?,
                     On::Signals => self.signalled(),
+                    On::HostInput if self.question.is_some() => self.take_answer(&mut attendant),
                     On::HostInput => self.take_input(),
                     On::Terminal => self.move_terminal(),
                     On::CarriedOut(number) => self.carry_out(number),
@@ -304,10 +321,10 @@ impl Running {
             Kind::Carried => self.standard.carriers[0].is_some(),
             Kind::Passed => false,
         };
-        if alive && takes_input && self.pending.is_empty() && !self.input_ended {
+        if alive && takes_input && (self.pending.is_empty() || self.question.is_some()) && !self.input_ended {
             what.push((On::HostInput, input.as_fd(), PollFlags::IN));
         }
-        if let Some(terminal) = &self.terminal {
+        if let Some(terminal) = self.terminal.as_ref().filter(|_| self.question.is_none()) {
             let writes = !self.pending.is_empty() && self.standard.kinds[0] == Kind::Terminal;
             let flags = if writes { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             what.push((On::Terminal, terminal.as_fd(), flags));
@@ -342,6 +359,10 @@ impl Running {
 
     fn attend(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         let goes_on = attendant.as_mut().is_none_or(|one| one.attend().is_continue());
+        self.goes_on(goes_on, attendant);
+    }
+
+    fn goes_on(&mut self, goes_on: bool, attendant: &mut Option<&mut dyn Attendant>) {
         if !goes_on {
             self.ended.get_or_insert(Ended::Killed);
             let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);

@@ -63,8 +63,16 @@ pub(crate) struct RunArgs {
     /// Lend it the secret in this variable: inside stands a word for it, and the secret itself goes to its host only
     #[arg(long, value_name = "NAME[=HOST[:PORT]]")]
     pub(crate) secret: Vec<String>,
+    /// Ask on the terminal about hosts that no rule knows, while the connection waits
+    #[arg(long)]
+    pub(crate) ask: bool,
+    /// Let it reach every host there is, look into what it asks for, and write what it needed as a profile of this name
+    ///
+    /// Private and special addresses stay out of reach.
+    #[arg(long, value_name = "NAME", conflicts_with = "ask")]
+    pub(crate) learn: Option<String>,
     /// No network, also for a command whose needs are known
-    #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret"])]
+    #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret", "ask", "learn"])]
     pub(crate) offline: bool,
     /// Say what it reaches, and what is refused, while it runs
     #[arg(long)]
@@ -169,6 +177,17 @@ pub(crate) enum ProfileCommand {
     Check {
         /// Which
         file: PathBuf,
+    },
+    /// What was allowed for good, as an answer to a run that asked
+    Remembered,
+    /// Take back what was allowed for good
+    Forget {
+        /// Which host, on port 443 unless another is named
+        #[arg(value_name = "HOST[:PORT]")]
+        host: String,
+        /// In every project, not only in the one here
+        #[arg(long)]
+        everywhere: bool,
     },
     /// Give this project what its `.palisade/profile.toml` asks for, as it is now
     Consent {

@@ -18,6 +18,7 @@ mod profile;
 mod receipt;
 mod record;
 pub(crate) mod redact;
+mod remembered;
 mod repo;
 mod resolve;
 pub(crate) mod run;

@@ -3,6 +3,8 @@
 //! Flow: what was typed -> rules -> a sandbox whose connections come to us -> a proxy that judges them -> entries of the
 //! ledger. Invariants: without a word of the person there is no network; a decision that cannot be recorded ends the run.
 
+mod ask;
+mod learn;
 mod seen;
 
 use std::io::Write;
@@ -16,12 +18,16 @@ use std::time::Instant;
 use egress::Front;
 use rules::{Host, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
-use sandbox::{Attendant, Held, RunId, Spec};
+use sandbox::{Attendant, Caller, Held, RunId, Spec};
 use serde_json::json;
 
+use self::ask::{Asking, Remembers, Unknown};
+use self::learn::Learnt;
 use self::seen::Seen;
 use super::lend::{self, Lending};
 use super::record::OwnRecord;
+use super::remembered;
+use super::run::Home;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -39,6 +45,10 @@ pub(super) struct Network {
     bundle: Option<Bundle>,
     /// Variables, and the words in them that stand for secrets.
     words: Vec<(String, String)>,
+    /// What is done about hosts that no rule knows.
+    unknown: Unknown,
+    remembers: Remembers,
+    command: String,
 }
 
 /// A file that is removed with its owner.
@@ -55,19 +65,23 @@ impl Network {
     pub(super) fn of(
         args: &RunArgs,
         profile: &Profile,
-        state: &Path,
+        home: &Home,
+        caller: &Caller,
         run: &RunId,
     ) -> Result<Option<Self>, Failure> {
         if profile.network == Reach::None {
             return Ok(None);
         }
+        let unknown = unknown(args, &home.config)?;
+        let remembers = Remembers { config: home.config.clone(), project: caller.worktree.clone() };
         let agent = args.command.first().map(|command| lend::known(command)).transpose()?.flatten();
         let Lending { loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let presets = presets.chain(profile.presets.iter().cloned());
         let mut written = rules(args, presets.collect())?;
         let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
-        for rule in &profile.rules {
+        let remembered = remembered::rules(&home.config, &caller.worktree)?;
+        for rule in profile.rules.iter().chain(&remembered) {
             if !known(rule, &written) {
                 written.push(rule.clone());
             }
@@ -79,7 +93,7 @@ impl Network {
         };
         let bound: Vec<Rule> = bound.into_iter().filter(|bound| !is_known(bound)).collect();
         written.extend(bound);
-        if written.is_empty() {
+        if written.is_empty() && matches!(unknown, Unknown::Refused) {
             return Ok(None);
         }
         let wrong = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
@@ -89,18 +103,23 @@ impl Network {
             Ok(Host::Name(_)) | Err(_) => None,
         });
         let listed = listed.collect();
-        let looks = compiled.list().any(|(_, _, look)| look == Some(rules::Look::Inspect));
+        let looks = compiled.list().any(|(_, _, look)| look == Some(rules::Look::Inspect))
+            || matches!(unknown, Unknown::Learnt(_));
         let user = rustix::process::geteuid().is_root().then(own_user);
         let words = loans.iter().map(|loan| (loan.name.clone(), loan.word.clone())).collect();
         let mut front = Front::new(written, loans, program()?, user).map_err(|faults| wrong(&faults))?;
+        if !matches!(unknown, Unknown::Refused) {
+            front.ask();
+        }
         let bundle = match looks {
             true => {
                 let certificate = front.certificate().map_err(|error| wrong(&error))?;
-                Some(bundle(&certificate, state, run)?)
+                Some(bundle(&certificate, &home.state, run)?)
             }
             false => None,
         };
-        Ok(Some(Self { front, listed, bundle, words }))
+        let command = output::kept_words(args.command.get(..1).unwrap_or_default()).concat();
+        Ok(Some(Self { front, listed, bundle, words, unknown, remembers, command }))
     }
 
     /// What the sandbox has for it.
@@ -131,7 +150,8 @@ impl Network {
             );
         }
         let seen = Seen::new(record, run.clone(), watch);
-        Watched { front: self.front, seen, _bundle: self.bundle }
+        let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
+        Watched { front: self.front, seen, asking, command: self.command, _bundle: self.bundle }
     }
 }
 
@@ -139,16 +159,24 @@ impl Network {
 pub(super) struct Watched<'a> {
     front: Front,
     seen: Seen<'a>,
+    asking: Asking<'a>,
+    command: String,
     _bundle: Option<Bundle>,
 }
 
 impl Watched<'_> {
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
-        let Self { front, mut seen, _bundle } = self;
+        let Self { mut front, mut seen, mut asking, command, _bundle } = self;
         let counts = front.counts();
-        seen.take(front.end())?;
-        seen.ended(counts)
+        let last = front.end();
+        asking.hear(&mut front, &last)?;
+        seen.take(last)?;
+        let mut summary = seen.ended(counts)?;
+        if let Unknown::Learnt(learnt) = asking.unknown {
+            summary.learnt = learnt.write(&command)?;
+        }
+        Ok(summary)
     }
 }
 
@@ -167,14 +195,43 @@ impl Attendant for Watched<'_> {
 
     fn attend(&mut self) -> ControlFlow<()> {
         let told = self.front.attend();
-        match self.seen.take(told) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => {
-                output::tell(&format!("{failure}; so the run was ended"));
-                ControlFlow::Break(())
-            }
+        let heard = self.asking.hear(&mut self.front, &told);
+        goes_on(heard.and_then(|()| self.seen.take(told)))
+    }
+
+    fn question(&self) -> Option<String> {
+        self.asking.question()
+    }
+
+    fn answered(&mut self, line: &str) -> ControlFlow<()> {
+        goes_on(self.asking.answer(&mut self.front, line))
+    }
+}
+
+/// What cannot be recorded ends the run.
+fn goes_on(done: Result<(), Failure>) -> ControlFlow<()> {
+    match done {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(failure) => {
+            output::tell(&format!("{failure}; so the run was ended"));
+            ControlFlow::Break(())
         }
     }
+}
+
+/// What is done about hosts that no rule knows.
+fn unknown(args: &RunArgs, config: &Path) -> Result<Unknown, Failure> {
+    if let Some(name) = &args.learn {
+        return Learnt::new(config, name, &args.profile).map(|learnt| Unknown::Learnt(Box::new(learnt)));
+    }
+    if !args.ask {
+        return Ok(Unknown::Refused);
+    }
+    if !rustix::termios::isatty(rustix::stdio::stdin()) {
+        let why = "--ask needs a terminal as standard input; use `--allow HOST` or `--learn NAME` instead";
+        return Err(Failure::Sandbox(why.into(), 125));
+    }
+    Ok(Unknown::Asked)
 }
 
 /// What came of it, for the person.
@@ -187,6 +244,8 @@ pub(super) struct Summary {
     findings: Vec<String>,
     /// What was refused, why, and how often.
     refused: Vec<(String, String, u64)>,
+    /// What became of learning.
+    learnt: Vec<String>,
 }
 
 impl Summary {
@@ -197,11 +256,12 @@ impl Summary {
             .iter()
             .map(|(what, why, times)| json!({"what": what, "why": why, "times": times}))
             .collect();
-        json!({"allowed": self.allowed, "refused": refused, "findings": self.findings})
+        json!({"allowed": self.allowed, "refused": refused, "findings": self.findings, "learnt": self.learnt})
     }
 
     /// Says what was refused.
     pub(super) fn tell(&self) {
+        self.learnt.iter().for_each(|text| output::tell(text));
         if self.was_watched {
             return;
         }

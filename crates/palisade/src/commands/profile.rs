@@ -5,6 +5,7 @@ use std::path::Path;
 use sandbox::profile::{Consents, Name, Project, Resolved, built_in_names, check, reference};
 use serde_json::json;
 
+use super::remembered;
 use super::run::{Home, PROJECT, bytes, caller, project_profile, resolved};
 use crate::cli::{ProfileCommand, RunArgs};
 use crate::failure::Failure;
@@ -17,6 +18,8 @@ pub(super) fn run(config: Option<&Path>, command: ProfileCommand) -> Result<Show
         ProfileCommand::Show { name } => show(&home, &name),
         ProfileCommand::Keys => Ok(Shown::new(&json!({ "keys": reference() }), reference())),
         ProfileCommand::Check { file } => judge(&file),
+        ProfileCommand::Remembered => remembered::list(&home),
+        ProfileCommand::Forget { host, everywhere } => remembered::forget(&home, &host, everywhere),
         ProfileCommand::Consent { withdraw } => consent(&home, withdraw),
     }
 }

@@ -109,7 +109,7 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         ));
     }
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
-    let network = match Network::of(&args, &profile, &home.state, &run) {
+    let network = match Network::of(&args, &profile, &home, &caller, &run) {
         Ok(network) => network,
         Err(failure) => return Err(asked.refused(&record, Refusal::Denied(failure.to_string()), failure)),
     };
@@ -448,7 +448,8 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
 fn reaches(args: &RunArgs) -> Option<bool> {
     let typed =
         [args.allow.is_empty(), args.preset.is_empty(), args.rules.is_empty(), args.secret.is_empty()];
-    if args.offline { Some(false) } else { typed.contains(&false).then_some(true) }
+    let asks = args.ask || args.learn.is_some();
+    if args.offline { Some(false) } else { (asks || typed.contains(&false)).then_some(true) }
 }
 
 /// A path as it was typed, from where the caller stands and without links, when it is there.

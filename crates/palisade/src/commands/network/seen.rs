@@ -155,7 +155,9 @@ impl<'a> Seen<'a> {
                 Some(draft.with("generation", generation.to_string()))
             }
             Told::Proxy(Report::Broken { why }) => Some(self.entry(PROXY, Decision::Failed).because(why)),
-            Told::Proxy(Report::Holds { .. } | Report::Authority { .. } | Report::Last) => None,
+            Told::Proxy(
+                Report::Holds { .. } | Report::Authority { .. } | Report::Last | Report::Asks { .. },
+            ) => None,
         }
     }
 
@@ -230,7 +232,13 @@ impl<'a> Seen<'a> {
         );
         self.record.append_all(&drafts)?;
         let findings = findings.into_iter().map(|(what, _, _)| what).collect();
-        Ok(Summary { allowed: self.allowed, was_watched: self.watch && self.unsaid == 0, findings, refused })
+        Ok(Summary {
+            allowed: self.allowed,
+            was_watched: self.watch && self.unsaid == 0,
+            findings,
+            refused,
+            ..Summary::default()
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod asked;
 mod attacks;
+mod decoys;
 mod git;
 mod lent;
 mod opened;

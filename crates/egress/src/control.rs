@@ -101,6 +101,9 @@ pub struct Loan {
     pub value: Value,
     /// Where it may go, and nowhere else: hosts and ports.
     pub hosts: Vec<(String, u16)>,
+    /// It stands for nothing, and is there to be seen when somebody takes it.
+    #[serde(default)]
+    pub is_decoy: bool,
 }
 
 /// What a connection or a request wanted.
@@ -175,6 +178,13 @@ pub enum Report {
         wanted: Wanted,
         /// What it is.
         what: String,
+    },
+    /// A decoy was on its way out: the sandbox is to stand still.
+    Stolen {
+        /// What it wanted.
+        wanted: Wanted,
+        /// Which decoy.
+        name: String,
     },
     /// What was allowed is over.
     Over {

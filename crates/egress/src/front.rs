@@ -17,6 +17,7 @@ use rules::{Rule, Rules};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::control::{Line, Loan, Order, Report};
+use crate::decoys::Decoys;
 use crate::dns::{self, Answer, Kind};
 use crate::names::{self, Named, Table};
 use crate::refused::{self, Packet};
@@ -55,6 +56,13 @@ pub enum Told {
     Unlisted(String),
     /// Names that no rule could allow were asked for [`MANY_NAMES`] times.
     ManyNames,
+    /// A name that was asked for carries a decoy.
+    Stolen {
+        /// Which decoy.
+        name: String,
+        /// The name that was asked for.
+        host: String,
+    },
     /// The kernel refused a packet.
     Packet(Packet),
     /// What the proxy says.
@@ -93,6 +101,7 @@ pub struct Front {
     /// Where the kernel tells which packets it refused.
     refusals: Option<OwnedFd>,
     loans: Vec<Loan>,
+    decoys: Decoys,
     rules: Vec<Rule>,
     compiled: Rules,
     generation: u64,
@@ -132,6 +141,12 @@ impl Front {
             questions: Vec::new(),
             refusals: None,
             authority: None,
+            decoys: Decoys::new(
+                loans
+                    .iter()
+                    .filter(|loan| loan.is_decoy)
+                    .map(|loan| (loan.name.as_str(), loan.word.as_str())),
+            ),
             loans,
             rules,
             compiled,
@@ -498,6 +513,11 @@ impl Front {
     fn answer(&mut self, name: &str, kind: Kind, told: &mut Vec<Told>) -> Answer {
         if name == OWN_NAME {
             return Answer::Address(names::TELLING.into(), SECONDS);
+        }
+        if let Some(stolen) = self.decoys.within(name) {
+            told.push(Told::Stolen { name: stolen.to_owned(), host: name.to_owned() });
+            self.counts.unlisted += 1;
+            return Answer::NoSuchName;
         }
         let may = |name: &rules::Name| {
             self.compiled.could_allow(name) || (self.asks && self.compiled.could_be_asked_for(name))

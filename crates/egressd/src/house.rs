@@ -207,6 +207,9 @@ impl House {
     /// Says that something happened which must not.
     pub(crate) async fn found(&self, wanted: &Wanted, what: String) {
         self.say(Report::Finding { wanted: wanted.clone(), what }).await;
+        if let Some(name) = self.lent().stolen() {
+            self.say(Report::Stolen { wanted: wanted.clone(), name }).await;
+        }
     }
 
     /// What the sandbox may know of its network: what it may reach, what was refused, and what to do about it.

@@ -6,6 +6,7 @@
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
@@ -41,6 +42,8 @@ pub(crate) struct Lent {
     loans: Vec<Loan>,
     words: Finder,
     values: Finder,
+    /// The last decoy that was on its way out, until that is told.
+    stolen: Mutex<Option<String>>,
 }
 
 impl std::fmt::Debug for Lent {
@@ -155,8 +158,15 @@ pub(crate) struct Towards<'a> {
 impl Lent {
     pub(crate) fn new(loans: Vec<Loan>) -> Self {
         let words = Finder::new(loans.iter().map(|loan| loan.word.as_bytes()));
-        let values = Finder::new(loans.iter().map(|loan| loan.value.reveal().as_bytes()));
-        Self { loans, words, values }
+        // What is a decoy's stands for nothing, and may come back.
+        let real = loans.iter().map(|loan| if loan.is_decoy { b"" } else { loan.value.reveal().as_bytes() });
+        let values = Finder::new(real);
+        Self { loans, words, values, stolen: Mutex::default() }
+    }
+
+    /// A decoy that was on its way out, and of which nobody was told yet.
+    pub(crate) fn stolen(&self) -> Option<String> {
+        self.stolen.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether anything that is lent may go there, and may so come back from there.
@@ -178,7 +188,11 @@ impl Lent {
     }
 
     fn astray(&self, whose: usize, place: &'static str) -> Astray {
-        let name = self.loans.get(whose).map(|loan| loan.name.clone()).unwrap_or_default();
+        let loan = self.loans.get(whose);
+        let name = loan.map(|loan| loan.name.clone()).unwrap_or_default();
+        if loan.is_some_and(|loan| loan.is_decoy) {
+            *self.stolen.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
+        }
         Astray { name, place }
     }
 
@@ -220,8 +234,8 @@ impl Lent {
         }
         let mut changes: HashMap<(String, Vec<u8>), Zeroizing<Vec<u8>>> = HashMap::new();
         for (name, value) in request.fields.iter() {
-            if self.words.all(name.as_bytes()).next().is_some() {
-                return Err(Astray { name: String::new(), place: "name of a header" });
+            if let Some((_, whose, _)) = self.words.all(name.as_bytes()).next() {
+                return Err(self.astray(whose, "name of a header"));
             }
             let new = match basic(name, value) {
                 Some(plain) => self
@@ -362,6 +376,7 @@ mod tests {
             word: WORD.into(),
             value: Value::new(SECRET.into()),
             hosts,
+            is_decoy: false,
         }])
     }
 
@@ -468,7 +483,8 @@ mod tests {
     fn egr_13_content_is_filled_as_its_kind_is_written() {
         let value = Value::new("se\"cret-value-with-quote".into());
         let hosts = vec![("api.test".to_owned(), 443)];
-        let lent = Lent::new(vec![Loan { name: "KEY".into(), word: WORD.into(), value, hosts }]);
+        let lent =
+            Lent::new(vec![Loan { name: "KEY".into(), word: WORD.into(), value, hosts, is_decoy: false }]);
         let host = host("api.test");
         let towards = Towards { host: &host, port: 443, is_private: true };
         let json = format!("{{\"key\":\"{WORD}\"}}");

@@ -77,6 +77,10 @@ pub trait Attendant {
     fn cut(&mut self);
     /// Something came, or it is time; must not wait. `Break` ends the sandbox.
     fn attend(&mut self) -> std::ops::ControlFlow<()>;
+    /// Whether everything is to stand still from now on; told once.
+    fn stops_everything(&mut self) -> bool {
+        false
+    }
     /// What the person at the terminal is to be asked now.
     fn question(&self) -> Option<String> {
         None
@@ -359,6 +363,13 @@ impl Running {
 
     fn attend(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         let goes_on = attendant.as_mut().is_none_or(|one| one.attend().is_continue());
+        if attendant.as_mut().is_some_and(|one| one.stops_everything()) {
+            match freeze::set(&self.groups, self.tree.pid, true) {
+                Ok(by) => self.frozen = Some(by),
+                // What cannot stand still must not go on.
+                Err(_) => return self.goes_on(false, attendant),
+            }
+        }
         self.goes_on(goes_on, attendant);
     }
 

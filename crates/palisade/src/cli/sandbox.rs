@@ -63,6 +63,9 @@ pub(crate) struct RunArgs {
     /// Lend it the secret in this variable: inside stands a word for it, and the secret itself goes to its host only
     #[arg(long, value_name = "NAME[=HOST[:PORT]]")]
     pub(crate) secret: Vec<String>,
+    /// Put a decoy into this variable, shaped like a real key: whoever sends it anywhere is stopped, and you are told
+    #[arg(long, value_name = "NAME")]
+    pub(crate) decoy: Vec<String>,
     /// Ask on the terminal about hosts that no rule knows, while the connection waits
     #[arg(long)]
     pub(crate) ask: bool,

@@ -150,9 +150,54 @@ impl Lending {
             before.hosts.extend(hosts);
             return Ok(());
         }
-        self.loans.push(Loan { name: name.to_owned(), word, value: Value::new(value), hosts });
+        self.loans.push(Loan {
+            name: name.to_owned(),
+            word,
+            value: Value::new(value),
+            hosts,
+            is_decoy: false,
+        });
         Ok(())
     }
+}
+
+/// Decoys in these variables: what looks like a key, stands for nothing, and may go nowhere.
+pub(super) fn decoys(names: &[String], loans: &mut Vec<Loan>) -> Result<(), Failure> {
+    for name in names {
+        let wrong = |why: &str| Failure::Sandbox(format!("--decoy {name}: {why}"), 125);
+        let is_name = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !name.as_bytes()[0].is_ascii_digit();
+        if !is_name || name.len() > 128 {
+            return Err(wrong("expected the name of a variable"));
+        }
+        if loans.iter().any(|loan| loan.name == *name) {
+            return Err(wrong("a secret is lent in this variable"));
+        }
+        let word = decoy_for(name).map_err(|error| wrong(&error.to_string()))?;
+        let value = Value::new(String::new());
+        loans.push(Loan { name: name.clone(), word, value, hosts: Vec::new(), is_decoy: true });
+    }
+    Ok(())
+}
+
+/// What a thief would take for the key that a variable of this name holds.
+fn decoy_for(name: &str) -> Result<String, getrandom::Error> {
+    let is = |part: &str| name.to_ascii_uppercase().contains(part);
+    let (begins, length) = match () {
+        () if is("GITHUB") || is("GH_TOKEN") => ("ghp_", 36),
+        () if is("NPM") => ("npm_", 36),
+        () if is("ANTHROPIC") => ("sk-ant-api03-", 95),
+        () if is("OPENAI") => ("sk-proj-", 48),
+        () if is("STRIPE") => ("sk_live_", 24),
+        () => ("", 40),
+    };
+    const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes)?;
+    let letter =
+        |byte: u8| char::from(LETTERS.get(usize::from(byte) % LETTERS.len()).copied().unwrap_or(b'x'));
+    Ok(begins.chars().chain(bytes.into_iter().map(letter)).collect())
 }
 
 /// A word without a shape.

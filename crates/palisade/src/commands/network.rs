@@ -75,7 +75,8 @@ impl Network {
         let unknown = unknown(args, &home.config)?;
         let remembers = Remembers { config: home.config.clone(), project: caller.worktree.clone() };
         let agent = args.command.first().map(|command| lend::known(command)).transpose()?.flatten();
-        let Lending { loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
+        let Lending { mut loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
+        lend::decoys(&args.decoy, &mut loans)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let presets = presets.chain(profile.presets.iter().cloned());
         let mut written = rules(args, presets.collect())?;
@@ -93,7 +94,7 @@ impl Network {
         };
         let bound: Vec<Rule> = bound.into_iter().filter(|bound| !is_known(bound)).collect();
         written.extend(bound);
-        if written.is_empty() && matches!(unknown, Unknown::Refused) {
+        if written.is_empty() && loans.is_empty() && matches!(unknown, Unknown::Refused) {
             return Ok(None);
         }
         let wrong = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
@@ -197,6 +198,10 @@ impl Attendant for Watched<'_> {
         let told = self.front.attend();
         let heard = self.asking.hear(&mut self.front, &told);
         goes_on(heard.and_then(|()| self.seen.take(told)))
+    }
+
+    fn stops_everything(&mut self) -> bool {
+        self.seen.was_stolen()
     }
 
     fn question(&self) -> Option<String> {

@@ -448,7 +448,7 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
 fn reaches(args: &RunArgs) -> Option<bool> {
     let typed =
         [args.allow.is_empty(), args.preset.is_empty(), args.rules.is_empty(), args.secret.is_empty()];
-    let asks = args.ask || args.learn.is_some();
+    let asks = args.ask || args.learn.is_some() || !args.decoy.is_empty();
     if args.offline { Some(false) } else { (asks || typed.contains(&false)).then_some(true) }
 }
 

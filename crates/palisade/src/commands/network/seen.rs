@@ -91,12 +91,14 @@ pub(super) struct Seen<'a> {
     refused: Kinds,
     /// What the person could not be told at once.
     unsaid: u64,
+    /// A decoy was on its way out, and the sandbox goes on.
+    stolen: bool,
 }
 
 impl<'a> Seen<'a> {
     pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
         let (findings, refused) = (Kinds::default(), Kinds::default());
-        Self { record, run, watch, allowed: 0, findings, refused, unsaid: 0 }
+        Self { record, run, watch, allowed: 0, findings, refused, unsaid: 0, stolen: false }
     }
 
     /// Records what is told, all of it at once.
@@ -150,6 +152,11 @@ impl<'a> Seen<'a> {
                 Some(trouble.into_iter().fold(draft, Draft::because))
             }
             Told::Proxy(Report::Finding { wanted, what }) => self.found(&what, Some(&wanted)),
+            Told::Proxy(Report::Stolen { wanted, name }) => Some(self.stolen(&name, &wanted)),
+            Told::Stolen { name, host } => {
+                let wanted = Wanted { host, port: 53, ..Wanted::default() };
+                Some(self.stolen(&name, &wanted))
+            }
             Told::Proxy(Report::Unusable { generation, why }) => {
                 let draft = self.entry(PROXY, Decision::Refused).because(why);
                 Some(draft.with("generation", generation.to_string()))
@@ -198,6 +205,23 @@ impl<'a> Seen<'a> {
         self.unsaid += u64::from(!output::tell_now(&format!("found: {kind}")));
         let draft = self.entry(FINDING, Decision::Noted).because(what);
         Some(wanted.into_iter().fold(draft, about))
+    }
+
+    /// Records and tells that a decoy was on its way out; everything stands still from then on.
+    fn stolen(&mut self, name: &str, wanted: &Wanted) -> Draft {
+        self.stolen = true;
+        let (run, place) = (&self.run, short(wanted));
+        let what = format!("the decoy in the variable {name} was on its way to {place}");
+        self.unsaid += u64::from(!output::tell_now(&format!(
+            "found: {what}; the run stands still: `palisade stop {run}` ends it, `palisade thaw {run}` lets it go on"
+        )));
+        self.findings.is_new(&what, &place, &what);
+        about(self.entry(FINDING, Decision::Noted).because(what), wanted).with("decoy", name.to_owned())
+    }
+
+    /// Whether a decoy was on its way out since the last time.
+    pub(super) fn was_stolen(&mut self) -> bool {
+        std::mem::take(&mut self.stolen)
     }
 
     /// Shows it to a person who watches.

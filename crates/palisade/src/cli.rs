@@ -54,7 +54,7 @@ pub(crate) enum Command {
     /// The current directory, or the repository around it, is given to it. No daemon and no root are needed.
     /// Exit codes: the command's own; 125 the sandbox could not be made; 126 the command cannot be executed;
     /// 127 the command is not found.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Say which layers this machine has, what stands in the way of the others, and what to do
     ///
     /// Exit codes: 0 sandboxes can be made; 1 something required is missing, or an attack got through.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match cli::Cli::try_parse() {
         Ok(cli::Cli { config, json, command: cli::Command::Run(args), .. }) => {
-            commands::run::run(config.as_deref(), json, args)
+            commands::run::run(config.as_deref(), json, *args)
         }
         Ok(cli::Cli { config, json, command: cli::Command::Shell(args), .. }) => {
             commands::live::shell(config.as_deref(), json, args)

@@ -167,7 +167,7 @@ pub(super) fn decoys(names: &[String], loans: &mut Vec<Loan>) -> Result<(), Fail
         let wrong = |why: &str| Failure::Sandbox(format!("--decoy {name}: {why}"), 125);
         let is_name = !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-            && !name.as_bytes()[0].is_ascii_digit();
+            && !name.starts_with(|first: char| first.is_ascii_digit());
         if !is_name || name.len() > 128 {
             return Err(wrong("expected the name of a variable"));
         }

@@ -141,6 +141,7 @@ fn egr_20_a_rule_that_denies_and_an_address_that_is_private_are_never_asked_abou
         let deny = "[[rule]]\nhost = \"other.test\"\nports = [80]\ndeny = true\n";
         world.file("deny.toml", deny);
         let script = "curl -fsS http://other.test/ && exit 9; curl -fsS http://localhost:80/ && exit 9
+                      curl -fsS -m 3 -px 198.18.0.1:3128 http://host.palisade.local/ && exit 9
                       curl -fsS http://private.test/ && exit 9; echo the end";
         let rules = world.project().join("deny.toml");
         let mut person = Person::starts(&world, &["--ask", "--rules", rules.to_str().unwrap()], script);

@@ -520,7 +520,8 @@ impl Front {
             return Answer::NoSuchName;
         }
         let may = |name: &rules::Name| {
-            self.compiled.could_allow(name) || (self.asks && self.compiled.could_be_asked_for(name))
+            self.compiled.could_allow(name)
+                || (self.asks && self.compiled.could_be_asked_for(&rules::Host::Name(name.clone()), 443))
         };
         let could = name.parse::<rules::Name>().is_ok_and(|name| may(&name));
         if !could {

@@ -104,7 +104,7 @@ impl Drop for Waits<'_> {
 /// rules are to judge.
 pub(crate) async fn refused(house: &House, host: &Host, port: u16, inside: &TcpStream) -> Option<Verdict> {
     let questions = &house.questions;
-    let is_unlisted = || house.rules().rules.connect(host, port).is_unlisted();
+    let is_unlisted = || house.rules().rules.could_be_asked_for(host, port);
     if !questions.asks.load(Ordering::Acquire) || !is_unlisted() {
         return None;
     }

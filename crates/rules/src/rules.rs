@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::address;
 use crate::build;
 use crate::fault::{Fault, Faults, What};
-use crate::name::{Host, Name};
+use crate::name::{HOST_LOOPBACK, Host, Name};
 use crate::pattern::HostPattern;
 use crate::rule::Rule;
 use crate::set::{No, Set};
@@ -91,11 +91,12 @@ impl Rules {
         !address::is_never_name(name) && self.sets.iter().all(|set| set.could_allow(name))
     }
 
-    /// Whether a person could be asked for a rule that allows this name: none denies it, and it is not one that is never
-    /// reached.
+    /// Whether a person could be asked for a rule that allows this: none denies it, and it is not what is never reached, or
+    /// only by a rule that somebody wrote (the host's own loopback).
     #[must_use]
-    pub fn could_be_asked_for(&self, name: &Name) -> bool {
-        !address::is_never_name(name) && self.connect(&Host::Name(name.clone()), 443).is_unlisted()
+    pub fn could_be_asked_for(&self, host: &Host, port: u16) -> bool {
+        let is_apart = |name: &Name| address::is_never_name(name) || name.as_str() == HOST_LOOPBACK;
+        !matches!(host, Host::Name(name) if is_apart(name)) && self.connect(host, port).is_unlisted()
     }
 
     /// Judges a connection before anything is known of what it carries.

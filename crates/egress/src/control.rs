@@ -172,6 +172,13 @@ pub enum Report {
         /// The port.
         port: u16,
     },
+    /// Nobody waits for the answer about a destination any more.
+    Unasked {
+        /// The name that was asked for.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// Something that must not happen: people are told.
     Finding {
         /// What it wanted.

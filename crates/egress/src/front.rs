@@ -121,6 +121,8 @@ pub struct Front {
     counts: Counts,
     /// Whether there is a person to ask about what no rule knows, and what that person refused.
     asks: bool,
+    /// Nothing is let out any more, whoever wants it.
+    is_cut: bool,
     refused: Vec<Option<(String, u16)>>,
 }
 
@@ -162,6 +164,7 @@ impl Front {
             told: HashSet::new(),
             counts: Counts::default(),
             asks: false,
+            is_cut: false,
             refused: Vec::new(),
         })
     }
@@ -189,6 +192,9 @@ impl Front {
     /// # Errors
     /// When it does not go with them; those before stay.
     pub fn allow(&mut self, rule: Rule) -> Result<(), rules::Faults> {
+        if self.is_cut {
+            return Ok(());
+        }
         self.change(self.rules.iter().cloned().chain([rule]).collect())
     }
 
@@ -350,6 +356,7 @@ impl Front {
 
     /// Lets nothing out any more: no rules are left, and what is open is closed.
     pub fn cut(&mut self) {
+        self.is_cut = true;
         if std::mem::take(&mut self.asks) {
             self.refuse(None);
         }

@@ -88,15 +88,17 @@ struct Waits<'a> {
     key: (String, u16),
 }
 
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
+impl Waits<'_> {
+    /// Goes; whether nobody waits any more.
+    fn leave(self) -> bool {
         let mut state = self.questions.state();
-        if let Some(count) = state.waits.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                state.waits.remove(&self.key);
-            }
+        let Some(count) = state.waits.get_mut(&self.key) else { return true };
+        *count -= 1;
+        let is_last = *count == 0;
+        if is_last {
+            state.waits.remove(&self.key);
         }
+        is_last
     }
 }
 
@@ -110,12 +112,28 @@ pub(crate) async fn refused(house: &House, host: &Host, port: u16, inside: &TcpS
     }
     let no = |why: &str| Some(Verdict::Refused { why: why.to_owned() });
     let key = (host.to_string(), port);
-    let Some((_waits, is_new)) = questions.join(&key) else {
+    let Some((waits, is_new)) = questions.join(&key) else {
         return no("too many other hosts wait for a person's word; try again when they are answered");
     };
     if is_new && !questions.is_refused(&key) {
         house.say(Report::Asks { host: key.0.clone(), port }).await;
     }
+    let verdict = waited(house, &key, inside, &is_unlisted).await;
+    if waits.leave() {
+        house.say(Report::Unasked { host: key.0, port }).await;
+    }
+    verdict
+}
+
+/// Waits until it is known what becomes of it, or nobody waits for that.
+async fn waited(
+    house: &House,
+    key: &(String, u16),
+    inside: &TcpStream,
+    is_unlisted: &impl Fn() -> bool,
+) -> Option<Verdict> {
+    let questions = &house.questions;
+    let no = |why: &str| Some(Verdict::Refused { why: why.to_owned() });
     let until = Instant::now() + PATIENCE;
     let mut turns = house.turns();
     loop {
@@ -123,8 +141,8 @@ pub(crate) async fn refused(house: &House, host: &Host, port: u16, inside: &TcpS
         if house.is_closed() || !is_unlisted() {
             return None;
         }
-        if questions.is_refused(&key) {
-            return no("the person who was asked refused it for this run");
+        if questions.is_refused(key) {
+            return no("it was asked about, and refused for this run");
         }
         if Instant::now() >= until {
             return no("a person was asked, and did not answer");

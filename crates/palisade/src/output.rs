@@ -172,6 +172,13 @@ pub(crate) fn tell(text: &str) {
 /// run, and a terminal that is the command's needs its line ends in full. False if it was not said.
 pub(crate) fn tell_now(text: &str) -> bool {
     const MOST: usize = 1000;
+    if let Some(held) = &mut *HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        let has_room = held.len() < MOST_HELD;
+        if has_room {
+            held.push(text.to_owned());
+        }
+        return has_room;
+    }
     let stderr = rustix::stdio::stderr();
     let now = rustix::time::Timespec::default();
     let mut poll = [rustix::event::PollFd::from_borrowed_fd(stderr, rustix::event::PollFlags::OUT)];
@@ -181,6 +188,25 @@ pub(crate) fn tell_now(text: &str) -> bool {
     let short: String = text.trim_end().chars().take(MOST).collect();
     let end = if rustix::termios::isatty(stderr) { "\r\n" } else { "\n" };
     write(io::stderr().lock(), &format!("palisade: {short}{end}"), false)
+}
+
+/// What is not said while a question stands; none if none does.
+static HELD: std::sync::Mutex<Option<Vec<String>>> = std::sync::Mutex::new(None);
+/// The most lines that wait.
+const MOST_HELD: usize = 100;
+
+/// Keeps what [`tell_now`] would say until nothing is asked any more.
+pub(crate) fn hold(holds: bool) {
+    let mut held = HELD.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if holds {
+        held.get_or_insert_default();
+        return;
+    }
+    let waited = held.take().unwrap_or_default();
+    drop(held);
+    for text in waited {
+        tell_now(&text);
+    }
 }
 
 /// One document on one line. JSON leaves a few control characters as they are; here they are written out, so that they

@@ -85,8 +85,8 @@ pub trait Attendant {
     fn question(&self) -> Option<String> {
         None
     }
-    /// What the person answered, in one line. `Break` ends the sandbox.
-    fn answered(&mut self, _line: &str) -> std::ops::ControlFlow<()> {
+    /// What the person answered to this question, in one line. `Break` ends the sandbox.
+    fn answered(&mut self, _question: &str, _line: &str) -> std::ops::ControlFlow<()> {
         std::ops::ControlFlow::Continue(())
     }
 }
@@ -271,7 +271,7 @@ impl Running {
             if attend_at.is_some_and(|at| now >= at) {
                 self.attend(&mut attendant);
             }
-            self.ask(attendant.as_deref().filter(|_| gone_at.is_none()));
+            self.ask(&mut attendant, gone_at.is_none());
             let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due(), attend_at];
             let deadline = deadlines.into_iter().flatten().min();
             for on in self.ready(deadline, gone_at.is_none(), attendant.as_deref())? {
@@ -337,7 +337,8 @@ impl Running {
             what.push((On::CarrierIn, carrier.as_fd(), PollFlags::OUT));
         }
         for number in [1, 2] {
-            if let Some(Some(carrier)) = self.standard.carriers.get(number) {
+            // Also what goes through somebody else's hands may come to the same screen.
+            if let (Some(Some(carrier)), None) = (self.standard.carriers.get(number), &self.question) {
                 what.push((On::CarriedOut(number), carrier.as_fd(), PollFlags::IN));
             }
         }
@@ -452,6 +453,8 @@ impl Running {
         own.give_back();
         stop_here();
         let _ = own.raw();
+        // Whatever stood there is not what stands there now: it is asked again.
+        self.question = None;
         let _ = self.line.signal(u8::try_from(libc::SIGCONT).unwrap_or(18));
         self.resize();
     }

@@ -69,20 +69,22 @@ impl Network {
         caller: &Caller,
         run: &RunId,
     ) -> Result<Option<Self>, Failure> {
-        if profile.network == Reach::None {
+        // A profile that says `none` gives nothing by itself; what is typed holds all the same.
+        let gives = profile.network == Reach::Rules;
+        if args.offline || !(gives || is_typed(args)) {
             return Ok(None);
         }
         let unknown = unknown(args, &home.config)?;
         let remembers = Remembers { config: home.config.clone(), project: caller.worktree.clone() };
-        let agent = args.command.first().map(|command| lend::known(command)).transpose()?.flatten();
+        let command = args.command.first().filter(|_| gives);
+        let agent = command.map(|command| lend::known(command)).transpose()?.flatten();
         let Lending { mut loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
         lend::decoys(&args.decoy, &mut loans)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
-        let presets = presets.chain(profile.presets.iter().cloned());
+        let presets = presets.chain(profile.presets.iter().filter(|_| gives).cloned());
         let mut written = rules(args, presets.collect())?;
         let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
-        let remembered = remembered::rules(&home.config, &caller.worktree)?;
-        for rule in profile.rules.iter().chain(&remembered) {
+        for rule in profile.rules.iter().filter(|rule| gives || rule.deny) {
             if !known(rule, &written) {
                 written.push(rule.clone());
             }
@@ -94,6 +96,9 @@ impl Network {
         };
         let bound: Vec<Rule> = bound.into_iter().filter(|bound| !is_known(bound)).collect();
         written.extend(bound);
+        if gives || args.ask {
+            written.extend(remembered(&written, home, caller)?);
+        }
         if written.is_empty() && loans.is_empty() && matches!(unknown, Unknown::Refused) {
             return Ok(None);
         }
@@ -169,13 +174,15 @@ impl Watched<'_> {
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
         let Self { mut front, mut seen, mut asking, command, _bundle } = self;
+        output::hold(false);
         let counts = front.counts();
         let last = front.end();
         asking.hear(&mut front, &last)?;
         seen.take(last)?;
         let mut summary = seen.ended(counts)?;
         if let Unknown::Learnt(learnt) = asking.unknown {
-            summary.learnt = learnt.write(&command)?;
+            // What the command did counts, also when this cannot be written.
+            summary.learnt = learnt.write(&command).unwrap_or_else(|failure| vec![failure.to_string()]);
         }
         Ok(summary)
     }
@@ -191,12 +198,15 @@ impl Attendant for Watched<'_> {
     }
 
     fn cut(&mut self) {
+        self.asking.cut();
         self.front.cut();
     }
 
     fn attend(&mut self) -> ControlFlow<()> {
         let told = self.front.attend();
         let heard = self.asking.hear(&mut self.front, &told);
+        // Nothing is said while a question stands.
+        output::hold(self.asking.question().is_some());
         goes_on(heard.and_then(|()| self.seen.take(told)))
     }
 
@@ -208,8 +218,10 @@ impl Attendant for Watched<'_> {
         self.asking.question()
     }
 
-    fn answered(&mut self, line: &str) -> ControlFlow<()> {
-        goes_on(self.asking.answer(&mut self.front, line))
+    fn answered(&mut self, question: &str, line: &str) -> ControlFlow<()> {
+        let answered = self.asking.answer(&mut self.front, question, line);
+        output::hold(self.asking.question().is_some());
+        goes_on(answered)
     }
 }
 
@@ -278,6 +290,25 @@ impl Summary {
             output::tell(&format!("refused {more} more; `--watch-net` shows each as it happens"));
         }
     }
+}
+
+/// Whether something was typed about what may be reached.
+fn is_typed(args: &RunArgs) -> bool {
+    let RunArgs { allow, preset, rules, secret, decoy, ask, learn, .. } = args;
+    let lists = [allow, preset, secret, decoy];
+    *ask || learn.is_some() || !rules.is_empty() || lists.into_iter().any(|list| !list.is_empty())
+}
+
+/// What was allowed for good here, of what no other rule knows: those say it more exactly.
+fn remembered(others: &[Rule], home: &Home, caller: &Caller) -> Result<Vec<Rule>, Failure> {
+    let remembered = remembered::rules(&home.config, &caller.worktree)?;
+    // Others that cannot be used are told of by whoever uses them.
+    let Ok(others) = Rules::compile(others.to_vec()) else { return Ok(Vec::new()) };
+    let is_new = |rule: &Rule| match (rule.host.parse::<Host>(), rule.ports.first()) {
+        (Ok(host), Some(port)) => others.connect(&host, *port).is_unlisted(),
+        _ => false,
+    };
+    Ok(remembered.into_iter().filter(is_new).collect())
 }
 
 /// Whether two rules say the same; what they are called and why they are there is nothing that is said.

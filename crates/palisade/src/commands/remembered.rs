@@ -7,10 +7,12 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use ledger::{Decision, Draft};
 use rules::{Rule, Rules};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::record::OwnRecord;
 use super::run::{self, Home};
 use crate::failure::Failure;
 use crate::output::{Shown, table};
@@ -130,5 +132,8 @@ pub(super) fn forget(home: &Home, host: &str, everywhere: bool) -> Result<Shown,
             "`{host}` was not allowed for good here; `palisade profile remembered` shows what was"
         )));
     }
+    let draft = Draft::new(run::who(), "network.forget", Decision::Done).with("host", wanted.host.clone());
+    let draft = draft.with("port", wanted.ports.first().copied().unwrap_or_default().to_string());
+    OwnRecord::open(&home.state)?.append_narrowing(&draft)?;
     Ok(Shown::new(&json!({ "forgotten": gone }), "taken back; the next run asks again\n"))
 }

@@ -415,7 +415,7 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
         show: args.show.clone(),
         limit: args.limit.clone(),
         overlay: args.overlay,
-        network: reaches(args),
+        offline: args.offline,
     };
     let flags = flags.parse().map_err(|error| usage(&error))?;
     let own = |name: &Name| -> std::io::Result<Option<Document>> {
@@ -442,14 +442,6 @@ pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<R
         roots: &Roots { home: caller.home.clone(), worktree: caller.worktree.clone() },
     };
     Profile::resolve(&layers).map_err(|error| usage(&error))
-}
-
-/// Whether something was typed about what may be reached, and whether it may be anything.
-fn reaches(args: &RunArgs) -> Option<bool> {
-    let typed =
-        [args.allow.is_empty(), args.preset.is_empty(), args.rules.is_empty(), args.secret.is_empty()];
-    let asks = args.ask || args.learn.is_some() || !args.decoy.is_empty();
-    if args.offline { Some(false) } else { (asks || typed.contains(&false)).then_some(true) }
 }
 
 /// A path as it was typed, from where the caller stands and without links, when it is there.

@@ -17,6 +17,7 @@ use super::key::{InProject, KEYS};
 use super::names::{BadText, Name, NamePattern, Variable, is_plain, shown};
 use super::place::{Place, Protected};
 use super::reachable as reach;
+use super::show::rules_as_toml;
 
 /// Longest document.
 const MOST_BYTES: usize = 65_536;
@@ -316,6 +317,12 @@ impl<'a> Source<'a> {
             let why = "only rules that allow are asked for, without `address` and `access = \"pass\"`";
             return Err(self.bad(at.clone(), "rule", why));
         }
+        let hides = |rule: &Rule| {
+            rules_as_toml(std::slice::from_ref(rule)).chars().any(|c| c != '\n' && !is_plain(c))
+        };
+        if let Some((at, _)) = rules.iter().find(|(_, rule)| hides(rule)) {
+            return Err(self.bad(at.clone(), "rule", "a character does not show itself; take it out"));
+        }
         Ok(rules.into_iter().map(|(_, rule)| rule).collect())
     }
 
@@ -423,6 +430,14 @@ fn unprotected(text: &str) -> Result<Protected, BadText> {
     if own { Err(BadText("`.palisade` holds this profile; it stays protected".into())) } else { Ok(path) }
 }
 
+/// A value within another: texts stand in quotes, so that none can look like more than one.
+fn inner(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => super::show::quoted(text),
+        other => plain(other).into_owned(),
+    }
+}
+
 fn plain<'v>(value: &'v DeValue<'_>) -> Cow<'v, str> {
     match value {
         DeValue::String(text) => Cow::Borrowed(text),
@@ -430,12 +445,15 @@ fn plain<'v>(value: &'v DeValue<'_>) -> Cow<'v, str> {
         DeValue::Float(number) => Cow::Borrowed(number.as_str()),
         DeValue::Boolean(flag) => Cow::Borrowed(if *flag { "true" } else { "false" }),
         DeValue::Array(items) => {
-            let items: Vec<_> = items.iter().map(|item| plain(item.get_ref())).collect();
+            let items: Vec<_> = items.iter().map(|item| inner(item.get_ref())).collect();
             Cow::Owned(format!("[{}]", items.join(", ")))
         }
         DeValue::Table(table) => {
+            // What a rule is called, and why it is wanted, are its writer's words and change nothing.
+            let says = |key: &str| key != "label" && key != "reason";
+            let rows = table.iter().filter(|(key, _)| says(key.get_ref()));
             let rows =
-                table.iter().map(|(key, value)| format!("{}: {}", key.get_ref(), plain(value.get_ref())));
+                rows.map(|(key, value)| format!("{}: {}", shown(key.get_ref()), inner(value.get_ref())));
             Cow::Owned(rows.collect::<Vec<_>>().join(", "))
         }
         DeValue::Datetime(_) => Cow::Borrowed("…"),

@@ -24,8 +24,8 @@ pub struct Flags {
     pub limit: Vec<String>,
     /// `--overlay`
     pub overlay: bool,
-    /// `--offline` if false; if true, one of the options that say what may be reached.
-    pub network: Option<bool>,
+    /// `--offline`
+    pub offline: bool,
 }
 
 /// Why an option is not used.
@@ -55,7 +55,7 @@ impl Flags {
             write: places("--rw", &self.rw)?,
             worktree: self.overlay.then_some(Worktree::Overlay),
             inherit: self.inherit.then_some(true),
-            network: self.network.map(|any| if any { Network::Rules } else { Network::None }),
+            network: self.offline.then_some(Network::None),
             ..Draft::default()
         };
         if let Some(both) =

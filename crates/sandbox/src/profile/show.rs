@@ -118,7 +118,7 @@ fn lossy(path: &Path) -> String {
 }
 
 /// A TOML string. The home's name may hold anything, so what does not show itself is escaped.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

@@ -43,6 +43,16 @@ pub(in crate::commands) struct Remembers {
     pub(in crate::commands) project: PathBuf,
 }
 
+/// The most questions at a time.
+const MOST_WAITING: usize = 64;
+
+/// Takes back what was allowed once.
+fn withdraw(front: &mut Front, rule: &Rule) {
+    if let Err(faults) = front.withdraw(rule) {
+        output::tell_now(&format!("nothing is reached any more: {faults}"));
+    }
+}
+
 /// A host and a port.
 type Destination = (String, u16);
 
@@ -72,10 +82,21 @@ impl<'a> Asking<'a> {
                     if let Unknown::Learnt(learnt) = &mut self.unknown {
                         learnt.judged(wanted, verdict);
                     }
+                    // What failed before anything of it went on is over.
                     let begins = matches!(verdict, Verdict::Allowed { .. });
-                    self.counts(front, wanted, if begins { 1 } else { -1 });
+                    self.counts(front, wanted, if begins { 1 } else { 0 });
                 }
                 Told::Proxy(Report::Over { wanted, .. }) => self.counts(front, wanted, -1),
+                Told::Proxy(Report::Unasked { host, port }) => {
+                    self.waits.retain(|(own, at)| own != host || at != port);
+                }
+                // Nobody will tell what becomes of what was open.
+                Told::ProxyGone(_) => {
+                    self.waits.clear();
+                    for (_, (rule, _)) in std::mem::take(&mut self.once) {
+                        withdraw(front, &rule);
+                    }
+                }
                 _ => {}
             }
         }
@@ -83,12 +104,15 @@ impl<'a> Asking<'a> {
     }
 
     fn asked(&mut self, front: &mut Front, destination: Destination) -> Result<(), Failure> {
-        match &self.unknown {
+        match &mut self.unknown {
             Unknown::Refused => front.refuse(Some(destination)),
             // A proxy that was started anew asks again.
-            Unknown::Asked if !self.waits.contains(&destination) => self.waits.push_back(destination),
-            Unknown::Asked => {}
-            Unknown::Learnt(_) => {
+            Unknown::Asked if self.waits.contains(&destination) => {}
+            Unknown::Asked if self.waits.len() < MOST_WAITING => self.waits.push_back(destination),
+            Unknown::Asked => front.refuse(Some(destination)),
+            Unknown::Learnt(learnt) if !learnt.may_more() => front.refuse(Some(destination)),
+            Unknown::Learnt(learnt) => {
+                learnt.asked(&destination);
                 let access = WEB_PORTS.contains(&destination.1).then_some(Access::Inspect);
                 let rule = Rule { access, ..self.rule(&destination, "learn") };
                 self.allow(front, &destination, rule, "learnt")?;
@@ -105,9 +129,16 @@ impl<'a> Asking<'a> {
         if *open == 0 {
             let rule = rule.clone();
             self.once.remove(&destination);
-            if let Err(faults) = front.withdraw(&rule) {
-                output::tell_now(&format!("nothing is reached any more: {faults}"));
-            }
+            withdraw(front, &rule);
+        }
+    }
+
+    /// Nothing is reached any more, and nobody is asked about it.
+    pub(super) fn cut(&mut self) {
+        self.waits.clear();
+        self.once.clear();
+        if matches!(self.unknown, Unknown::Asked) {
+            self.unknown = Unknown::Refused;
         }
     }
 
@@ -120,26 +151,28 @@ impl<'a> Asking<'a> {
 
     /// The question, if there is one.
     pub(super) fn question(&self) -> Option<String> {
+        // As it is: it is what is decided about. A name has letters, digits, dots and hyphens only.
         let (host, port) = self.waits.front()?;
-        let more = match self.waits.len() - 1 {
-            0 => String::new(),
-            more => format!(" ({more} more after this)"),
-        };
-        Some(
-            output::kept(&format!(
-                "palisade: the command wants to reach {host}:{port}, which no rule knows{more}"
-            )) + "\n  [o]nce, for this [s]ession, [a]lways in this project, [n]o, or [q]uit asking? [n] ",
-        )
+        Some(format!(
+            "palisade: the command wants to reach\n\n    {host}:{port}\n\nand no rule knows it. May it? \
+             once, session (this run), always (type the word; in this project), no, or quit (no to all): [n] "
+        ))
     }
 
     /// Takes the answer to it.
-    pub(super) fn answer(&mut self, front: &mut Front, line: &str) -> Result<(), Failure> {
+    pub(super) fn answer(&mut self, front: &mut Front, question: &str, line: &str) -> Result<(), Failure> {
+        // Somebody else may be the first by now.
+        if self.question().is_none_or(|now| now != question) {
+            return Ok(());
+        }
         let Some(destination) = self.waits.pop_front() else { return Ok(()) };
         let words = ["once", "session", "always", "no", "quit"];
         let line = line.trim().to_ascii_lowercase();
         let word = match line.as_str() {
             "" => "no",
-            line => words.into_iter().find(|word| word.starts_with(line)).unwrap_or(""),
+            // What holds for good is not said by the slip of a finger.
+            "always" => "always",
+            line => words.into_iter().find(|word| word.starts_with(line) && *word != "always").unwrap_or(""),
         };
         match word {
             "no" => self.refuse(front, Some(destination), word),
@@ -155,6 +188,10 @@ impl<'a> Asking<'a> {
             }
             word => {
                 let rule = self.rule(&destination, word);
+                if word == "once" {
+                    self.once.insert(destination.clone(), (rule.clone(), 0));
+                }
+                self.allow(front, &destination, rule.clone(), word)?;
                 if word == "always" {
                     let Remembers { config, project } = &self.remembers;
                     let day: String = output::moment(now()).chars().take(10).collect();
@@ -162,10 +199,7 @@ impl<'a> Asking<'a> {
                         output::tell_now(&format!("allowed for this run only: {failure}"));
                     }
                 }
-                if word == "once" {
-                    self.once.insert(destination.clone(), (rule.clone(), 0));
-                }
-                self.allow(front, &destination, rule, word)
+                Ok(())
             }
         }
     }

@@ -18,13 +18,20 @@ use crate::output;
 
 /// More paths of one host than this are drawn together.
 const MOST_PATHS: usize = 24;
+/// The most hosts that are learnt, and requests of each.
+const MOST_HOSTS: usize = 512;
+const MOST_REQUESTS: usize = 2048;
+/// The most lines about what did not go.
+const MOST_TOLD: usize = 20;
 
 /// What was seen of one host and port.
 #[derive(Debug, Default)]
 struct Host {
     /// Methods and paths.
     requests: BTreeSet<(String, String)>,
-    /// Why it did not work, if something did not.
+    /// It was passed on unseen.
+    passed: bool,
+    /// What is to be told about it.
     trouble: Option<String>,
 }
 
@@ -35,6 +42,7 @@ pub(in crate::commands) struct Learnt {
     path: PathBuf,
     name: String,
     base: String,
+    /// Of hosts that no rule knew; the others have rules.
     hosts: BTreeMap<(String, u16), Host>,
 }
 
@@ -50,41 +58,59 @@ impl Learnt {
         Ok(Self { path, name: name.to_owned(), base: base.to_owned(), hosts: BTreeMap::new() })
     }
 
+    /// Whether there is room for one more.
+    pub(super) fn may_more(&self) -> bool {
+        self.hosts.len() < MOST_HOSTS
+    }
+
+    /// A destination that no rule knew.
+    pub(super) fn asked(&mut self, destination: &(String, u16)) {
+        self.hosts.entry(destination.clone()).or_default();
+    }
+
     pub(super) fn judged(&mut self, wanted: &Wanted, verdict: &Verdict) {
-        let host = self.hosts.entry((wanted.host.clone(), wanted.port)).or_default();
+        let Some(host) = self.hosts.get_mut(&(wanted.host.clone(), wanted.port)) else { return };
         match (verdict, &wanted.method, &wanted.path) {
-            (Verdict::Refused { why }, ..) => host.trouble = Some(why.clone()),
-            (Verdict::Allowed { .. }, Some(method), Some(path)) => {
-                host.requests.insert((method.clone(), path.clone()));
+            (Verdict::Refused { why }, ..) => host.trouble = Some(format!("did not go: {why}")),
+            (Verdict::Allowed { .. }, Some(method), Some(path)) if is_writable(path) => {
+                if host.requests.len() < MOST_REQUESTS {
+                    host.requests.insert((method.clone(), path.clone()));
+                }
             }
-            (Verdict::Allowed { .. }, ..) => {}
+            (Verdict::Allowed { .. }, Some(_), _) => {
+                host.trouble =
+                    Some("had a request that no rule can name by itself; it is not in the profile".into());
+            }
+            (Verdict::Allowed { .. }, None, _) => host.passed = true,
         }
     }
 
-    /// Writes the profile; what to tell about it. None if nothing was reached.
+    /// Writes the profile; what to tell about it.
     pub(super) fn write(&self, command: &str) -> Result<Vec<String>, Failure> {
         let mut told = Vec::new();
         let (mut rules, mut sets) = (Vec::new(), BTreeSet::new());
         for ((name, port), host) in &self.hosts {
-            if let Some(trouble) = &host.trouble {
-                told.push(format!("{name}:{port} did not go: {trouble}"));
-            }
-            for (_, path) in host.requests.iter().filter(|(_, path)| path.ends_with("/git-receive-pack")) {
-                told.push(format!("it pushed to {name}{path}; name repository and refs in a rule if it may"));
-            }
+            told.extend(host.trouble.iter().map(|trouble| format!("{name}:{port} {trouble}")));
             match preset(name, *port, host) {
                 Some(preset) => drop(sets.insert(preset)),
-                None => rules.extend(host.rule(name, *port)),
+                None => {
+                    let (of_host, about) = host.rules(name, *port);
+                    rules.extend(of_host);
+                    told.extend(about.into_iter().map(|about| format!("{name}:{port} {about}")));
+                }
             }
         }
+        let more = told.len().saturating_sub(MOST_TOLD);
+        told.truncate(MOST_TOLD);
+        told.extend((more > 0).then(|| format!("and {more} more like these")));
         if rules.is_empty() && sets.is_empty() {
-            told.push("it reached nothing, so no profile was written".into());
+            told.push("it needed nothing that no rule knew, so no profile was written".into());
             return Ok(told);
         }
         Rules::compile(rules.clone()).map_err(|faults| Failure::Program(faults.to_string()))?;
         let sets: Vec<String> = sets.into_iter().map(|name| format!("\"{name}\"")).collect();
         let text = format!(
-            "# What `{}` reached when it was watched, and nothing else. Read it before you use it.\nbase = \"{}\"\npresets = [{}]\n\n{}",
+            "# What `{}` reached when it was watched. Read it before you use it.\nbase = \"{}\"\nnetwork = \"rules\"\npresets = [{}]\n\n{}",
             output::kept(command).replace(['\n', '\r'], " "),
             self.base,
             sets.join(", "),
@@ -126,30 +152,61 @@ fn preset(name: &str, port: u16, host: &Host) -> Option<&'static str> {
         let rules = preset.rules().ok().and_then(|rules| Rules::compile(rules).ok());
         rules.is_some_and(|rules| rules.connect(&to, port).is_allowed() && allows(&rules))
     });
-    known.filter(|_| !host.requests.is_empty()).map(|preset| preset.name)
+    known.filter(|_| !host.requests.is_empty() && !host.passed).map(|preset| preset.name)
+}
+
+/// Whether a rule can name this path by itself.
+fn is_writable(path: &str) -> bool {
+    let rule = Rule { paths: Some(vec![pattern(path)]), ..Rule::new("site.org") };
+    Rules::compile(vec![rule]).is_ok()
 }
 
 impl Host {
-    /// The smallest rules for what was seen.
-    fn rule(&self, name: &str, port: u16) -> Vec<Rule> {
+    /// The smallest rules for what was seen, and what there is to tell.
+    fn rules(&self, name: &str, port: u16) -> (Vec<Rule>, Vec<String>) {
         let rule = Rule { ports: vec![port], ..Rule::new(name) };
-        let is_git = |path: &str| path.ends_with("/info/refs") || path.ends_with("/git-upload-pack");
-        let mut rules = Vec::new();
-        if self.requests.iter().any(|(_, path)| is_git(path)) {
-            let git = Some(Git { read: true, push: Vec::new() });
-            rules.push(Rule { git, ..rule.clone() });
+        let (mut rules, mut told) = (Vec::new(), Vec::new());
+        let mut by_method: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut reads = false;
+        for (method, path) in &self.requests {
+            match path {
+                path if path.ends_with("/git-upload-pack") => reads = true,
+                // What it is for stands in its query, which is not kept.
+                path if path.ends_with("/info/refs") => {}
+                path if path.ends_with("/git-receive-pack") => {
+                    told.push(format!(
+                        "was pushed to, at {path}; name repository and refs in a rule if it may be"
+                    ));
+                }
+                path => by_method.entry(method).or_default().push(path),
+            }
         }
-        let plain = |path: &str| !is_git(path) && !path.ends_with("/git-receive-pack");
-        let others: Vec<&(String, String)> = self.requests.iter().filter(|(_, path)| plain(path)).collect();
-        if !others.is_empty() {
-            let methods: BTreeSet<String> = others.iter().map(|(method, _)| method.clone()).collect();
-            let methods = Some(Methods::These(methods.into_iter().collect()));
-            rules.push(Rule { methods, paths: paths(others.iter().map(|(_, path)| path.as_str())), ..rule });
-        } else if self.requests.is_empty() && self.trouble.is_none() {
+        let asked_for_refs = self.requests.iter().any(|(_, path)| path.ends_with("/info/refs"));
+        if asked_for_refs && !reads {
+            told.push(
+                "was asked for refs and nothing more; add `git = { read = true }` if it may be cloned".into(),
+            );
+        }
+        if reads {
+            rules.push(Rule { git: Some(Git { read: true, push: Vec::new() }), ..rule.clone() });
+        }
+        // Of methods with the same paths one rule; else each has its own, so that none gets another's.
+        let mut by_paths: BTreeMap<Option<Vec<String>>, Vec<String>> = BTreeMap::new();
+        for (method, all) in by_method {
+            let patterns = paths(all.into_iter());
+            if patterns.is_none() {
+                told.push(format!("was asked for very many paths with {method}; the rule has all of them"));
+            }
+            by_paths.entry(patterns).or_default().push(method.to_owned());
+        }
+        for (paths, methods) in by_paths {
+            rules.push(Rule { methods: Some(Methods::These(methods)), paths, ..rule.clone() });
+        }
+        if self.requests.is_empty() && self.passed {
             // Nothing of it was seen but that it was reached.
             rules.push(rule);
         }
-        rules
+        (rules, told)
     }
 }
 
@@ -182,29 +239,36 @@ mod tests {
 
     fn seen(requests: &[(&str, &str)]) -> Host {
         let requests = requests.iter().map(|(method, path)| ((*method).into(), (*path).into())).collect();
-        Host { requests, trouble: None }
+        Host { requests, ..Host::default() }
+    }
+
+    fn listed(host: &Host) -> Vec<(Vec<String>, Option<Vec<String>>)> {
+        let methods = |rule: &Rule| rule.methods.iter().flat_map(Methods::iter).map(str::to_owned).collect();
+        host.rules("site.org", 443).0.iter().map(|rule| (methods(rule), rule.paths.clone())).collect()
     }
 
     #[test]
     fn egr_20_what_was_seen_becomes_the_smallest_rules() {
-        let host = seen(&[
-            ("GET", "/a"),
-            ("POST", "/b/c"),
-            ("GET", "/r.git/info/refs"),
-            ("POST", "/r.git/git-upload-pack"),
-        ]);
-        let rules = host.rule("site.org", 443);
-        assert_eq!(rules[0].git, Some(Git { read: true, push: Vec::new() }));
-        assert_eq!(rules[1].paths, Some(vec!["/a".into(), "/b/c".into()]));
-        assert_eq!(rules[1].methods, Some(Methods::These(vec!["GET".into(), "POST".into()])));
-        // A push is not allowed by having been seen.
-        let pushed = seen(&[("POST", "/r.git/git-receive-pack")]);
-        assert!(pushed.rule("site.org", 443).is_empty());
+        let some = |path: &str| Some(vec![path.to_owned()]);
+        let host = seen(&[("GET", "/keep"), ("DELETE", "/tmp/x")]);
+        // What was done with one path was not done with the other.
+        let expected = [(vec!["GET".to_owned()], some("/keep")), (vec!["DELETE".to_owned()], some("/tmp/x"))];
+        assert_eq!(listed(&host), expected);
+        let host = seen(&[("GET", "/r.git/info/refs"), ("POST", "/r.git/git-upload-pack")]);
+        assert_eq!(host.rules("site.org", 443).0[0].git, Some(Git { read: true, push: Vec::new() }));
+        // A push is not allowed by having been seen, nor is reading by having asked for refs.
+        for path in ["/r.git/git-receive-pack", "/r.git/info/refs"] {
+            let (rules, told) = seen(&[("POST", path)]).rules("site.org", 443);
+            assert!(rules.is_empty() && told.len() == 1, "{path}");
+        }
         // Many paths are drawn together.
         let many: Vec<String> = (0..100).map(|at| format!("/v1/items/{at}")).collect();
         assert_eq!(paths(many.iter().map(String::as_str)), Some(vec!["/v1/**".into()]));
         let wild: Vec<String> = (0..100).map(|at| format!("/{at}/x")).collect();
         assert_eq!(paths(wild.iter().map(String::as_str)), None);
+        // What was allowed and never seen is no reason for a rule.
+        assert!(Host::default().rules("site.org", 443).0.is_empty());
+        assert!(!is_writable("/@types%2Fnode"));
     }
 
     #[test]

@@ -163,7 +163,11 @@ impl<'a> Seen<'a> {
             }
             Told::Proxy(Report::Broken { why }) => Some(self.entry(PROXY, Decision::Failed).because(why)),
             Told::Proxy(
-                Report::Holds { .. } | Report::Authority { .. } | Report::Last | Report::Asks { .. },
+                Report::Holds { .. }
+                | Report::Authority { .. }
+                | Report::Last
+                | Report::Asks { .. }
+                | Report::Unasked { .. },
             ) => None,
         }
     }

@@ -62,7 +62,7 @@ fn the_command_line_has_the_last_word() {
         show: vec![".env".into()],
         limit: vec!["memory=2g,pids=512".into(), "wall=30m".into()],
         overlay: true,
-        network: None,
+        offline: false,
     };
     let project = project("worktree = \"read\"\n[limits]\nmemory = \"1g\"\n").unwrap();
     let profile = resolve_with("dev", &[], Some(&project), false, &flags).unwrap().profile;
@@ -149,13 +149,12 @@ fn egr_04_rules_are_data_in_a_profile() {
     assert_eq!(without.profile.network, Network::None);
     assert!(without.profile.rules.iter().any(|rule| rule.deny && rule.host == "site.org"));
     let asked: Vec<String> = without.pending.iter().map(ToString::to_string).collect();
-    assert_eq!(asked, ["allow `own.site.org`", "rule `host: more.site.org, paths: [/a]`"]);
+    assert_eq!(asked, ["allow `own.site.org`", "rule `host: \"more.site.org\", paths: [\"/a\"]`"]);
     let with = resolve_with("team", &own, Some(&project), true, &Flags::default()).unwrap().profile;
     assert!(with.rules.iter().any(|rule| rule.host == "more.site.org"));
-    // The person typed what may be reached: that is the last word.
-    let typed = Flags { network: Some(true), ..Flags::default() };
-    let typed = resolve_with("team", &own, Some(&project), false, &typed).unwrap().profile;
-    assert_eq!(typed.network, Network::Rules);
+    let offline = Flags { offline: true, ..Flags::default() };
+    let offline = resolve_with("mine", &own, None, false, &offline).unwrap().profile;
+    assert_eq!(offline.network, Network::None);
 }
 
 #[test]
@@ -174,6 +173,7 @@ fn egr_05_rules_that_are_wrong_refuse_the_whole_document() {
     for (text, expected) in [
         ("allow = [\"a.org\"]\n", "adds; move it to the section `[ask]`"),
         ("[[rule]]\nhost = \"a.org\"\n", "`rule`: allows; a project's file narrows"),
+        ("[[ask.rule]]\nhost = \"a.org\"\nreason = \"\\u202Ex\"\n", "does not show itself"),
         ("[[ask.rule]]\nhost = \"a.org\"\ndeny = true\n", "only rules that allow are asked for"),
         ("[[ask.rule]]\nhost = \"a.org\"\naccess = \"pass\"\n", "only rules that allow are asked for"),
         (
@@ -184,4 +184,14 @@ fn egr_05_rules_that_are_wrong_refuse_the_whole_document() {
         let error = project(text).unwrap_err();
         assert!(error.contains(expected), "{text:?}: {error}");
     }
+}
+
+#[test]
+fn adv_a08_what_a_project_asks_for_cannot_be_made_to_look_smaller() {
+    let text = "[[ask.rule]]\nhost = \"evil.test\"\nlabel = \"docs, methods: [GET]\"\nreason = \"x\"\npaths = [\"/a, methods: [GET]\"]\n";
+    // Odd paths are refused by whoever knows rules; what is left is in quotes.
+    assert!(project(text).is_err());
+    let text = text.replace("/a, methods: [GET]", "/a");
+    let asks: Vec<String> = project(&text).unwrap().asks.iter().map(ToString::to_string).collect();
+    assert_eq!(asks, ["rule `host: \"evil.test\", paths: [\"/a\"]`"]);
 }

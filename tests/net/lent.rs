@@ -127,11 +127,7 @@ fn adv_c03_an_answer_that_gives_the_secret_back_is_masked() {
         assert_eq!(said.out.matches(&"*".repeat(40)).count(), 5, "{}", said.out);
         assert!(!said.out.contains("Range:") && !said.out.contains("gzip"), "{}", said.out);
         assert_eq!(world.entries("network.finding").len(), 5);
-        let said = said.tells("the answer carried the secret `MY_KEY`");
-        // What cannot be masked is not opened.
-        let upgrade = "curl -sS -o /dev/null -w '%{http_code}' --http1.1 -H 'Connection: Upgrade' -H 'Upgrade: websocket' \
-            -H 'Sec-WebSocket-Version: 13' -H 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==' https://site.test/socket";
-        assert_eq!(run(&world, &[], upgrade).out, "403", "{}", said.err);
+        said.tells("the answer carried the secret `MY_KEY`");
     }
 }
 

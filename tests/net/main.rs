@@ -10,4 +10,8 @@ mod lent;
 mod opened;
 mod profiles;
 mod reach;
+mod servers;
+mod sockets;
+mod two;
+mod two_attacks;
 mod world;

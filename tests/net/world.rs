@@ -201,20 +201,34 @@ impl World {
         assert!(child.wait().unwrap().success(), "{}", path.display());
     }
 
+    /// The processes of this world's proxies.
+    fn proxies(&self) -> Vec<PathBuf> {
+        let program = self.folder.path().join("palisade-egress");
+        let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        all.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program)).collect()
+    }
+
     /// Ends the proxies of this world as a crash would; whether there was one.
     pub fn kill_proxy(&self) -> bool {
-        let program = self.folder.path().join("palisade-egress");
         let mut found = false;
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let is_it = std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == program);
-            let number =
-                entry.file_name().to_string_lossy().parse().ok().and_then(rustix::process::Pid::from_raw);
-            if let (true, Some(number)) = (is_it, number) {
+        for path in self.proxies() {
+            let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+            if let Some(number) = number.and_then(rustix::process::Pid::from_raw) {
                 rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
                 found = true;
             }
         }
         found
+    }
+
+    /// The most memory that a proxy of this world has had, in KiB.
+    pub fn proxy_memory(&self) -> u64 {
+        let peak = |path: PathBuf| {
+            let status = std::fs::read_to_string(path.join("status")).ok()?;
+            let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+            line.trim().strip_suffix(" kB")?.parse().ok()
+        };
+        self.proxies().into_iter().filter_map(peak).max().unwrap_or(0)
     }
 
     /// `palisade` as the person types it.
@@ -343,7 +357,7 @@ impl World {
         Server::start(self.listen(address, port), Some(self.identity(hosts, certificate)))
     }
 
-    fn identity(&self, hosts: &[&str], certificate: Certificate) -> Arc<rustls::ServerConfig> {
+    pub fn identity(&self, hosts: &[&str], certificate: Certificate) -> Arc<rustls::ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut leaf = CertificateParams::new(names).unwrap();

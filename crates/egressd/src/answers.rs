@@ -9,8 +9,12 @@ use tokio::time::timeout;
 /// How long a client may take to read why it was refused.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// A whole answer: a problem in JSON, and whether more requests may follow.
-pub(crate) fn text(status: u16, why: &str, stays: bool) -> Vec<u8> {
+/// What every such answer says of itself.
+pub(crate) const FIELDS: [(&str, &str); 3] =
+    [("content-type", "application/problem+json"), ("cache-control", "no-store"), ("x-palisade", "refused")];
+
+/// A problem: its title, and what is told of it.
+pub(crate) fn problem(status: u16, why: &str) -> (&'static str, serde_json::Value) {
     let title = match status {
         400 => "Bad Request",
         403 => "Forbidden",
@@ -21,6 +25,12 @@ pub(crate) fn text(status: u16, why: &str, stays: bool) -> Vec<u8> {
         "title": title, "status": status, "code": "network_refused", "detail": why,
         "see": "http://palisade.local/",
     });
+    (title, body)
+}
+
+/// A whole answer: a problem in JSON, and whether more requests may follow.
+pub(crate) fn text(status: u16, why: &str, stays: bool) -> Vec<u8> {
+    let (title, body) = problem(status, why);
     json(status, title, &body, stays)
 }
 

@@ -74,7 +74,7 @@ pub(crate) async fn serve(house: Arc<House>, mut inside: TcpStream) {
             }
             // The next one may be for another host: each has a connection of its own.
             let way = Way { house, host, port, tls: None, once: true };
-            talk(&way, Read { stream: inside, bytes }).await;
+            talk(&way, Read { stream: Box::new(inside), bytes }).await;
         }
     }
 }

@@ -27,6 +27,10 @@ const CLOSING: Duration = Duration::from_secs(2);
 const LONG_HEADS: usize = 512;
 /// Contents that are kept as a whole at once: 32 MiB at most.
 const CONTENTS: usize = 128;
+/// Connections that speak HTTP/2 at once: each may have some megabytes on their way. More speak HTTP/1.1.
+const TWOS: usize = 128;
+/// WebSockets at once: each may have two messages of a mebibyte that are not whole.
+const SOCKETS: usize = 256;
 /// Refusals that the sandbox is told of.
 const REMEMBERED: usize = 20;
 /// The most connections at once; more wait.
@@ -80,6 +84,9 @@ pub(crate) struct House {
     /// How many long heads, and contents that are kept as a whole, there may be at once.
     pub(crate) heads: Semaphore,
     pub(crate) contents: Semaphore,
+    /// How many connections that speak HTTP/2, and WebSockets, there may be at once.
+    pub(crate) twos: Semaphore,
+    pub(crate) sockets: Semaphore,
     emptied: Notify,
     authority: OnceLock<Authority>,
     lent: ArcSwap<Lent>,
@@ -114,6 +121,8 @@ impl House {
             open: AtomicUsize::new(0),
             heads: Semaphore::new(LONG_HEADS),
             contents: Semaphore::new(CONTENTS),
+            twos: Semaphore::new(TWOS),
+            sockets: Semaphore::new(SOCKETS),
             emptied: Notify::new(),
             authority: OnceLock::new(),
             lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
@@ -133,9 +142,14 @@ impl House {
         self.turn.subscribe()
     }
 
+    /// Which set of rules holds now.
+    pub(crate) fn turn(&self) -> u64 {
+        *self.turn.borrow()
+    }
+
     /// Whether everything is to end.
     pub(crate) fn is_closed(&self) -> bool {
-        *self.turn.borrow() == u64::MAX
+        self.turn() == u64::MAX
     }
 
     /// Puts a set of rules in force; one that cannot be used leaves those before.

@@ -1,40 +1,49 @@
-//! HTTP/1 of a sandbox, request by request.
+//! HTTP of a sandbox, request by request.
 //!
 //! Flow: a head -> does it ask for the host that the connection goes to? -> may it? -> the same request, written again from
 //! its parts, to a server that was judged -> its answer. Invariants: the bytes judged are the bytes sent; a request that is
 //! refused reaches nobody, and the next one on the same connection is judged by itself; content is passed on in pieces and
-//! never kept, but for the beginning of a push, which says what is pushed.
+//! never kept, but for the beginning of a push, which says what is pushed, and what secrets are put into. Both versions of
+//! HTTP end here as the same request: [`one`] serves it, whichever the client and the server speak.
 
 mod carry;
+mod client;
+mod content;
+mod judge;
+mod messages;
+mod pair;
+mod server;
+pub(crate) mod two;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use egress::control::{Report, Verdict, Wanted};
-use egress::http1::{Framing, HeadEnd, Request, Target, Upgrade};
-use egress::pkt_line;
-use rules::{Host, git};
+use egress::http1::{Framing, HeadEnd, Request, Upgrade};
+use rules::Host;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use self::carry::{Counted, Guard};
+use self::carry::{Counted, Ended, Guard};
+use self::client::Client;
+use self::content::Content;
+use self::judge::{judge, tightened};
+use self::server::Pool;
 use crate::answers;
 use crate::connection::{Admitted, forbidden};
-use crate::dial::{NotDialled, dial};
-use crate::house::{Generation, House};
-use crate::lent::{Astray, Lent, Towards};
+use crate::house::House;
+use crate::lent::{Astray, Towards};
 
 /// How long a connection may rest between requests.
 const RESTING: Duration = Duration::from_secs(120);
 /// How long a head may take from its first byte on.
 const HEAD: Duration = Duration::from_secs(30);
+/// How long content of no length may take to go on while it is waited for as a whole.
+const SOON: Duration = Duration::from_secs(2);
 /// How long a server may take to answer: models think.
 const ANSWER: Duration = Duration::from_secs(900);
-/// The most of a push that is read before it is judged.
-const MOST_OF_PUSH: usize = 256 * 1024;
 
 /// A head that is longer has to wait for its turn.
 const USUAL_HEAD: usize = 12 * 1024;
@@ -44,6 +53,9 @@ const MOST_OF_CONTENT: u64 = 256 * 1024;
 /// Both directions of something.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// A connection, plain or not.
+pub(crate) type Wire = Box<dyn Stream>;
 
 /// Where the requests of one connection may go.
 pub(crate) struct Way {
@@ -112,33 +124,21 @@ pub(crate) enum Trouble {
     /// The rules have changed.
     #[error("the rules no longer allow it")]
     Tightened,
+    /// Nobody waits for it any more.
+    #[error("the other side gave it up")]
+    Gone,
 }
 
 /// Requests that anybody can read.
 pub(crate) async fn serve(admitted: Admitted) {
     let Admitted { house, host, port, inside, read, .. } = admitted;
     let way = Way { house, host, port, tls: None, once: false };
-    talk(&way, Read { stream: inside, bytes: read }).await;
+    talk(&way, Read { stream: Box::new(inside), bytes: read }).await;
 }
 
-/// A connection to a server, and the address that was dialled for it.
-struct Server {
-    read: Read<Box<dyn Stream>>,
-    address: SocketAddr,
-    /// Whether a request was served on it before: it may have ended since.
-    was_used: bool,
-}
-
-impl Server {
-    /// Whether it has not ended while it rested, and nobody has spoken unasked.
-    async fn is_quiet(&mut self) -> bool {
-        timeout(Duration::ZERO, self.read.stream.read_buf(&mut self.read.bytes)).await.is_err()
-    }
-}
-
-/// Serves one connection until it ends.
-pub(crate) async fn talk<S: Stream>(way: &Way, mut inside: Read<S>) {
-    let mut outside: Option<Server> = None;
+/// Serves one connection that speaks HTTP/1, until it ends.
+pub(crate) async fn talk(way: &Way, mut inside: Read<Wire>) {
+    let pool = Pool::new(false);
     let mut turns = way.house.turns();
     loop {
         let head = tokio::select! {
@@ -156,7 +156,7 @@ pub(crate) async fn talk<S: Stream>(way: &Way, mut inside: Read<S>) {
             Ok(request) => request,
             Err(bad) => return refuse_whole(way, &mut inside.stream, bad.to_string()).await,
         };
-        match one(way, &mut inside, &mut outside, request).await {
+        match one(way, &mut Client::One(&mut inside), &pool, request).await {
             Ok(true) => {}
             Ok(false) | Err(_) => {
                 let _ = inside.stream.shutdown().await;
@@ -167,20 +167,15 @@ pub(crate) async fn talk<S: Stream>(way: &Way, mut inside: Read<S>) {
 }
 
 /// What cannot be read is not judged: it is refused, and nothing after it is read.
-async fn refuse_whole<S: Stream>(way: &Way, inside: &mut S, why: String) {
+async fn refuse_whole(way: &Way, inside: &mut Wire, why: String) {
     let wanted = Wanted { host: way.host.to_string(), port: way.port, ..Wanted::default() };
     way.house.judged(&wanted, Verdict::Refused { why: why.clone() }, None).await;
     let _ = inside.write_all(&answers::text(400, &why, false)).await;
     let _ = inside.shutdown().await;
 }
 
-/// Serves one request; true if another may follow.
-async fn one<S: Stream>(
-    way: &Way,
-    inside: &mut Read<S>,
-    outside: &mut Option<Server>,
-    request: Request,
-) -> Result<bool, Trouble> {
+/// Serves one request; true if another may follow on the same connection.
+async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) -> Result<bool, Trouble> {
     let begun = Instant::now();
     let wanted = Wanted {
         host: way.host.to_string(),
@@ -190,55 +185,52 @@ async fn one<S: Stream>(
     };
     let mut turns = way.house.turns();
     let generation = way.house.rules();
+    let mut content = Content::new(request.framing());
     let judged = tokio::select! {
         biased;
         () = forbidden(&way.house, &mut turns, &way.host, way.port) => return Err(Trouble::Tightened),
-        judged = judge(way, &generation, inside, &request) => judged,
+        judged = judge(way, &generation, client, &mut content, &request) => judged,
     };
     let (allowed, act) = match judged {
         Ok(Ok(judged)) => judged,
-        Ok(Err(refusal)) => return refused(way, inside, &request, &wanted, refusal).await,
+        Ok(Err(refusal)) => return refused(way, client, &request, &wanted, refusal).await,
         Err(Trouble::Odd(why)) => {
             let refusal = Refusal { why, status: 400, closes: true };
-            return refused(way, inside, &request, &wanted, refusal).await;
+            return refused(way, client, &request, &wanted, refusal).await;
         }
         Err(trouble) => return Err(trouble),
     };
-    let lent = way.house.lent();
-    let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
     // What is judged again is what was asked for, without what is put in.
     let mut filled = request.clone();
-    if !lent.is_empty() {
-        let found = tokio::select! {
-            biased;
-            () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
-            found = fill(&lent, inside, &mut filled, towards, &way.house.contents) => found?,
-        };
-        if let Err(astray) = found {
-            way.house.found(&wanted, astray.why()).await;
-            let refusal = Refusal { why: astray.why(), status: 403, closes: true };
-            return refused(way, inside, &request, &wanted, refusal).await;
-        }
-        if filled.upgrade() == Upgrade::WebSocket && lent.concerns(towards) {
-            let why =
-                "no WebSocket goes to a host that a secret is lent for: what comes back in one is not masked"
-                    .to_owned();
-            return refused(way, inside, &request, &wanted, Refusal { why, status: 403, closes: false })
-                .await;
-        }
+    let _socket = match socket(way, &mut filled) {
+        Ok(socket) => socket,
+        Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
+    };
+    let lent = way.house.lent();
+    let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
+    let guard = Guard { lent: &lent, towards, once: way.once };
+    let found = tokio::select! {
+        biased;
+        () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
+        found = fill(guard, client, &mut content, &mut filled, &way.house.contents) => found?,
+    };
+    if let Err(astray) = found {
+        way.house.found(&wanted, astray.why()).await;
+        let refusal = Refusal { why: astray.why(), status: 403, closes: true };
+        return refused(way, client, &request, &wanted, refusal).await;
     }
     let mut counted = Counted::default();
     let (server, ended) = loop {
-        let mut server = match server(way, &generation, outside).await {
+        let mut server = match pool.get(way, &generation, request.upgrade()).await {
             Ok(server) => server,
-            Err(refusal) => return refused(way, inside, &request, &wanted, refusal).await,
+            Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
         };
         if counted.tries == 0 {
             way.house.judged(&wanted, allowed.clone(), Some(server.address)).await;
         }
         counted.tries += 1;
-        let guard = Guard { lent: &lent, concerns: lent.concerns(towards), once: way.once };
-        let exchange = carry::exchange(inside, &mut server.read, &filled, &mut counted, guard);
+        let exchange =
+            carry::exchange(client, &mut content, &mut server.speaks, &filled, &mut counted, guard);
         let ended = tokio::select! {
             biased;
             () = tightened(way, &mut turns, &request, &act) => Err(Trouble::Tightened),
@@ -251,85 +243,104 @@ async fn one<S: Stream>(
         }
         break (server, ended);
     };
-    let over = Report::Over {
-        wanted: wanted.clone(),
-        sent: counted.sent,
-        received: counted.received,
-        milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        trouble: ended.as_ref().err().map(ToString::to_string),
+    tell(way, wanted, &counted, ended.as_ref().err(), begun).await;
+    let (status, why) = match ended {
+        Ok(Ended { server_stays, client_stays }) => {
+            if server_stays && server.is_at_rest() {
+                pool.rest(server);
+            }
+            return Ok(client_stays);
+        }
+        Err(Trouble::Astray(astray)) if !counted.answered => (403, astray.why()),
+        Err(trouble @ (Trouble::Odd(_) | Trouble::Broken(_))) if !counted.answered => {
+            (502, trouble.to_string())
+        }
+        Err(trouble) => return Err(trouble),
     };
-    if let Err(Trouble::Astray(astray)) = &ended {
+    client.refuse(&request, status, &why, false).await?;
+    Ok(false)
+}
+
+/// Tells what became of a request that was allowed.
+async fn tell(way: &Way, wanted: Wanted, counted: &Counted, trouble: Option<&Trouble>, begun: Instant) {
+    if let Some(Trouble::Astray(astray)) = trouble {
         way.house.found(&wanted, astray.why()).await;
     }
     if let Some(name) = &counted.came_back {
         way.house.found(&wanted, format!("the answer carried the secret `{name}`; it was masked")).await;
     }
+    let over = Report::Over {
+        wanted,
+        sent: counted.sent,
+        received: counted.received,
+        milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        trouble: trouble.map(ToString::to_string),
+    };
     way.house.say(over).await;
-    match ended {
-        Ok(carry::Ended { server_stays, client_stays }) => {
-            if server_stays && server.read.bytes.is_empty() {
-                *outside = Some(Server { was_used: true, ..server });
-            }
-            Ok(client_stays)
-        }
-        Err(Trouble::Odd(why)) if !counted.answered => {
-            let _ = inside.stream.write_all(&answers::to(&request, 502, &why, false)).await;
-            Ok(false)
-        }
-        Err(trouble) => Err(trouble),
-    }
 }
 
-/// A connection to the server: the one that rests, if it still stands, or a new one.
-async fn server(way: &Way, generation: &Generation, outside: &mut Option<Server>) -> Result<Server, Refusal> {
-    if let Some(mut server) = outside.take()
-        && server.is_quiet().await
-    {
-        return Ok(server);
+/// Takes a place for a WebSocket, if one is asked for, and leaves nothing in it that could not be read.
+fn socket<'a>(
+    way: &'a Way,
+    request: &mut Request,
+) -> Result<Option<tokio::sync::SemaphorePermit<'a>>, Refusal> {
+    if request.upgrade() != Upgrade::WebSocket {
+        return Ok(None);
     }
-    connect(way, generation).await
-}
-
-/// Comes back when the rules no longer allow this request.
-async fn tightened(way: &Way, turns: &mut watch::Receiver<u64>, request: &Request, act: &Option<git::Act>) {
-    while turns.changed().await.is_ok() && decide(way, &way.house.rules(), request, act.clone()).is_ok() {}
+    // Messages that are packed cannot be judged, so none are offered to be.
+    request.fields.remove("sec-websocket-extensions");
+    let full = |_| Refusal { why: "too many WebSockets at once".into(), status: 403, closes: false };
+    way.house.sockets.try_acquire().map(Some).map_err(full)
 }
 
 /// Puts secrets into a request that may go: into its head, and into content that is small.
-async fn fill<S: Stream>(
-    lent: &Lent,
-    inside: &mut Read<S>,
+async fn fill(
+    Guard { lent, towards, .. }: Guard<'_>,
+    client: &mut Client<'_>,
+    content: &mut Content,
     request: &mut Request,
-    towards: Towards<'_>,
     room: &Semaphore,
 ) -> Result<Result<(), Astray>, Trouble> {
+    if matches!(client, Client::Two { .. }) {
+        client.goes_on(request).await?;
+    }
+    if lent.is_empty() {
+        return Ok(Ok(()));
+    }
     if let Err(astray) = lent.fill(request, towards) {
         return Ok(Err(astray));
     }
-    let Framing::Length(length @ 1..=MOST_OF_CONTENT) = request.framing() else { return Ok(Ok(())) };
-    let length = usize::try_from(length).unwrap_or_default();
+    let kind = request.fields.only("content-type").unwrap_or_default().to_ascii_lowercase();
+    let is_form = kind.starts_with(b"application/x-www-form-urlencoded");
+    let is_json = kind.starts_with(b"application/json");
+    let patience = match request.framing() {
+        Framing::Length(1..=MOST_OF_CONTENT) => HEAD,
+        // Others may be talks that go on while the server answers, and so may these be.
+        Framing::Chunked if is_form || is_json => SOON,
+        _ => return Ok(Ok(())),
+    };
     // What is kept as a whole is kept for few at a time.
     let _room = room.acquire().await.map_err(|_| Trouble::Tightened)?;
-    if request.expects_continue() {
-        inside.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-        inside.stream.flush().await?;
-        request.fields.remove("expect");
-    }
-    while inside.bytes.len() < length {
-        match timeout(HEAD, inside.stream.read_buf(&mut inside.bytes)).await {
-            Ok(Ok(0)) | Err(_) => return Err(Trouble::Odd("the content is cut".into())),
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error.into()),
+    client.goes_on(request).await?;
+    let (mut from, _) = client.split();
+    while !content.over && length(&content.held) <= MOST_OF_CONTENT {
+        match timeout(patience, content.hold(&mut from)).await {
+            Ok(held) => held?,
+            Err(_) if request.framing() == Framing::Chunked => break,
+            Err(_) => return Err(Trouble::Odd("the content is cut".into())),
         }
     }
-    let kind = request.fields.only("content-type").unwrap_or_default();
-    let is_form = kind.starts_with(b"application/x-www-form-urlencoded");
-    let content = inside.bytes.get(..length).unwrap_or_default();
-    match lent.fill_content(content, !is_form, towards) {
+    // What is longer, or takes longer, goes on as it comes, and is watched.
+    if !content.over {
+        return Ok(Ok(()));
+    }
+    match lent.fill_content(&content.held, !is_form, towards) {
         Ok(None) => {}
         Ok(Some(new)) => {
-            request.set_length(u64::try_from(new.len()).unwrap_or_default());
-            inside.bytes.splice(..length, new.iter().copied());
+            if matches!(request.framing(), Framing::Length(_)) {
+                request.set_length(length(&new));
+            }
+            content.held = new.to_vec();
         }
         Err(astray) => return Ok(Err(astray)),
     }
@@ -337,6 +348,7 @@ async fn fill<S: Stream>(
 }
 
 /// Why a request goes nowhere.
+#[derive(Clone)]
 struct Refusal {
     why: String,
     status: u16,
@@ -344,9 +356,9 @@ struct Refusal {
     closes: bool,
 }
 
-async fn refused<S: Stream>(
+async fn refused(
     way: &Way,
-    inside: &mut Read<S>,
+    client: &mut Client<'_>,
     request: &Request,
     wanted: &Wanted,
     refusal: Refusal,
@@ -355,127 +367,10 @@ async fn refused<S: Stream>(
     // Content that nobody wants is not read: the connection ends instead.
     let has_content = !matches!(request.framing(), Framing::Empty | Framing::Length(0));
     let stays = request.is_persistent() && !has_content && !refusal.closes && !way.once;
-    inside.stream.write_all(&answers::to(request, refusal.status, &refusal.why, stays)).await?;
-    inside.stream.flush().await?;
+    client.refuse(request, refusal.status, &refusal.why, stays).await?;
     Ok(stays)
 }
 
-/// The verdict on one request, with what it does to a repository.
-async fn judge<S: Stream>(
-    way: &Way,
-    generation: &Generation,
-    inside: &mut Read<S>,
-    request: &Request,
-) -> Result<Result<(Verdict, Option<git::Act>), Refusal>, Trouble> {
-    let no = |why: String| Ok(Err(Refusal { why, status: 403, closes: false }));
-    match &request.target {
-        Target::Origin(_) => {}
-        Target::Absolute(scheme, _) => {
-            let plain = way.tls.is_none();
-            if (*scheme == egress::http1::Scheme::Http) != plain {
-                return no("the request names another scheme than its connection has".into());
-            }
-        }
-        Target::Connect => return no("this is no proxy; connect to the host itself".into()),
-        Target::Server => {}
-    }
-    let usual = if way.tls.is_some() { 443 } else { 80 };
-    let said = request.authority.host.to_string().parse::<Host>().ok();
-    if said.as_ref() != Some(&way.host) || request.authority.port.unwrap_or(usual) != way.port {
-        let host = &way.host;
-        return no(format!(
-            "the request is for `{}`, and the connection goes to `{host}:{}`",
-            request.authority, way.port
-        ));
-    }
-    let act = match request.target.resource() {
-        None => None,
-        Some(resource) => {
-            let path = match rules::path::canonical(resource.path()) {
-                Ok(path) => path,
-                Err(odd) => return no(odd.to_string()),
-            };
-            match git::act(request.method.as_str(), &path, resource.query()) {
-                Some(act) if git::needs_refs(request.method.as_str(), &path) => {
-                    if request.fields.all("content-encoding").next().is_some() {
-                        return no("a push that is compressed cannot be judged; set `http.postBuffer` lower or send it plain".into());
-                    }
-                    Some(git::Act { verb: git::Verb::Push { refs: pushed(inside, request).await? }, ..act })
-                }
-                other => other,
-            }
-        }
-    };
-    Ok(match decide(way, generation, request, act.clone()) {
-        Ok(verdict) => Ok((verdict, act)),
-        Err(why) => Err(Refusal { why, status: 403, closes: false }),
-    })
-}
-
-/// What the rules say to a request that was read.
-fn decide(
-    way: &Way,
-    generation: &Generation,
-    request: &Request,
-    git: Option<git::Act>,
-) -> Result<Verdict, String> {
-    let (path, query) = request.target.resource().map_or(("/", None), |it| (it.path(), it.query()));
-    let path = rules::path::canonical(path).map_err(|odd| odd.to_string())?;
-    let asked = rules::Request {
-        method: request.method.as_str(),
-        path,
-        query,
-        websocket: request.upgrade() == Upgrade::WebSocket,
-        git,
-    };
-    match generation.told(generation.rules.request(&way.host, way.port, &asked)) {
-        // Read as it was, whatever was asked for: everybody on the way could.
-        Ok((Verdict::Allowed { rule, .. }, _)) => Ok(Verdict::Allowed { rule, inspected: true }),
-        Ok((Verdict::Refused { why }, _)) | Err(Verdict::Refused { why }) => Err(why),
-        Err(Verdict::Allowed { .. }) => Err(String::new()),
-    }
-}
-
-/// The refs that a push is for, from the beginning of its content, which stays to be sent.
-async fn pushed<S: Stream>(inside: &mut Read<S>, request: &Request) -> Result<Vec<String>, Trouble> {
-    let mut body = egress::http1::Body::new(request.framing());
-    let (mut push, mut used) = (pkt_line::PushReader::new(), 0);
-    loop {
-        while used < inside.bytes.len() && !body.is_done() {
-            let rest = inside.bytes.get(used..).unwrap_or_default();
-            let step = body.read(rest).map_err(|bad| Trouble::Odd(bad.to_string()))?;
-            let (data, taken) = (step.data.to_vec(), step.used);
-            used += taken;
-            if push.read(&data).map_err(|bad| Trouble::Odd(bad.to_string()))?.done {
-                let (push, _) = push.finish().map_err(|bad| Trouble::Odd(bad.to_string()))?;
-                return Ok(push.commands.iter().map(|command| command.name.as_str().to_owned()).collect());
-            }
-            if taken == 0 {
-                break;
-            }
-        }
-        if body.is_done() || inside.bytes.len() > MOST_OF_PUSH {
-            return Err(Trouble::Odd("the push does not say what it pushes, or too much of it".into()));
-        }
-        match timeout(HEAD, inside.stream.read_buf(&mut inside.bytes)).await {
-            Ok(Ok(0)) | Err(_) => return Err(Trouble::Odd("the push is cut".into())),
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => return Err(error.into()),
-        }
-    }
-}
-
-async fn connect(way: &Way, generation: &Generation) -> Result<Server, Refusal> {
-    let (stream, address) = dial(&generation.rules, &way.host, way.port).await.map_err(|error| {
-        let status = if matches!(error, NotDialled::Refused { .. }) { 403 } else { 502 };
-        Refusal { why: error.to_string(), status, closes: false }
-    })?;
-    let stream: Box<dyn Stream> = match &way.tls {
-        None => Box::new(stream),
-        Some(tls) => {
-            let refused = |why| Refusal { why, status: 502, closes: false };
-            tls.greet(&way.host, stream).await.map_err(refused)?
-        }
-    };
-    Ok(Server { read: Read { stream, bytes: Vec::new() }, address, was_used: false })
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or_default()
 }

@@ -146,6 +146,12 @@ fn json(byte: u8) -> String {
     }
 }
 
+/// A text as it stands in a string of JSON, without the quotes around it: the word stands within some.
+fn json_text(text: &str) -> Vec<u8> {
+    let text = serde_json::Value::String(text.to_owned()).to_string();
+    text.get(1..text.len() - 1).unwrap_or_default().as_bytes().to_vec()
+}
+
 /// Where requests of a connection go.
 #[derive(Clone, Copy)]
 pub(crate) struct Towards<'a> {
@@ -260,6 +266,9 @@ impl Lent {
         if request.fields.remove("accept-encoding") > 0 || filled {
             request.fields.set("Accept-Encoding", b"identity").map_err(odd)?;
         }
+        if request.fields.remove("grpc-accept-encoding") > 0 {
+            request.fields.set("grpc-accept-encoding", b"identity").map_err(odd)?;
+        }
         request.fields.remove("range");
         request.fields.remove("if-range");
         Ok(filled)
@@ -273,12 +282,19 @@ impl Lent {
         towards: Towards<'_>,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Astray> {
         self.swapped(content, towards, "content", |value| {
-            if !is_json {
-                return escaped(value).into_bytes();
-            }
-            let text = serde_json::Value::String(value.to_owned()).to_string();
-            // Without the quotes around it: the word stands within some.
-            text.get(1..text.len() - 1).unwrap_or_default().as_bytes().to_vec()
+            if is_json { json_text(value) } else { escaped(value).into_bytes() }
+        })
+    }
+
+    /// Puts secrets into a message of a WebSocket.
+    pub(crate) fn fill_message(
+        &self,
+        text: &str,
+        towards: Towards<'_>,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, Astray> {
+        let is_json = text.trim_ascii_start().starts_with(['{', '[', '"']);
+        self.swapped(text.as_bytes(), towards, "message", |value| {
+            if is_json { json_text(value) } else { value.as_bytes().to_vec() }
         })
     }
 

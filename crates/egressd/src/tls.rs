@@ -27,12 +27,15 @@ use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::connection::{Admitted, reset};
-use crate::http::{Read, Stream, Way, talk};
+use crate::http::{Read, Way, Wire, talk, two};
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// The most hosts that a certificate is kept for.
 const MOST_KEPT: usize = 1024;
+/// What the versions of HTTP are called in a greeting.
+const ONE: &[u8] = b"http/1.1";
+const TWO: &[u8] = b"h2";
 /// Where systems keep the certificates that they trust.
 const TRUSTED: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
@@ -47,7 +50,8 @@ pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// One key for all hosts: whoever had it would have this process.
     key: KeyPair,
-    kept: Mutex<HashMap<String, Arc<ServerConfig>>>,
+    /// How each host greets: clients that may speak HTTP/2, and those that may not.
+    kept: Mutex<HashMap<String, [Arc<ServerConfig>; 2]>>,
 }
 
 impl std::fmt::Debug for Authority {
@@ -84,12 +88,13 @@ impl Authority {
         Ok(Self { certificate, issuer, key, kept: Mutex::default() })
     }
 
-    /// How a client of this host is greeted.
-    fn greets(&self, host: &Host) -> io::Result<Arc<ServerConfig>> {
+    /// How a client of this host is greeted, with or without HTTP/2.
+    fn greets(&self, host: &Host, with_two: bool) -> io::Result<Arc<ServerConfig>> {
         let name = host.to_string();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = kept.get(&name) {
-            return Ok(Arc::clone(config));
+        let pick = |[two, one]: &[Arc<ServerConfig>; 2]| Arc::clone(if with_two { two } else { one });
+        if let Some(both) = kept.get(&name) {
+            return Ok(pick(both));
         }
         let mut leaf = CertificateParams::new(vec![name.clone()]).map_err(io::Error::other)?;
         leaf.distinguished_name = rcgen::DistinguishedName::new();
@@ -108,13 +113,16 @@ impl Authority {
                     .with_single_cert(vec![leaf.der().clone(), self.certificate.clone()], key)
             })
             .map_err(io::Error::other)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let config = Arc::new(config);
+        config.alpn_protocols = vec![ONE.to_vec()];
+        let mut with = config.clone();
+        with.alpn_protocols.insert(0, TWO.to_vec());
         if kept.len() >= MOST_KEPT {
             kept.clear();
         }
-        kept.insert(name, Arc::clone(&config));
-        Ok(config)
+        let both = [Arc::new(with), Arc::new(config)];
+        let picked = pick(&both);
+        kept.insert(name, both);
+        Ok(picked)
     }
 }
 
@@ -145,26 +153,45 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())))
 }
 
-/// Makes TLS to servers.
+/// Bytes that nobody can guess.
+pub(crate) fn chance<const N: usize>() -> io::Result<[u8; N]> {
+    let mut key = [0; N];
+    provider().secure_random.fill(&mut key).map_err(|_| io::Error::other("there is no chance to be had"))?;
+    Ok(key)
+}
+
+/// Makes TLS to servers: to those that may speak HTTP/2, and to those that may not.
 #[derive(Clone)]
-pub(crate) struct Client(Arc<ClientConfig>);
+pub(crate) struct Client {
+    with_two: Arc<ClientConfig>,
+    without: Arc<ClientConfig>,
+}
 
 impl Client {
     /// With what this machine trusts.
     fn new() -> Result<Self, String> {
-        static CONFIG: OnceLock<Result<Arc<ClientConfig>, String>> = OnceLock::new();
-        CONFIG.get_or_init(trusting).clone().map(Self)
+        static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
+        CLIENT.get_or_init(trusting).clone()
     }
 
-    /// Greets a server, which must be who it was judged to be.
-    pub(crate) async fn greet(&self, host: &Host, stream: TcpStream) -> Result<Box<dyn Stream>, String> {
+    /// Greets a server, which must be who it was judged to be. True: it will speak HTTP/2.
+    pub(crate) async fn greet(
+        &self,
+        host: &Host,
+        stream: TcpStream,
+        offers_two: bool,
+    ) -> Result<(Wire, bool), String> {
+        let config = if offers_two { &self.with_two } else { &self.without };
         let name = match host {
             Host::Name(name) => ServerName::try_from(name.as_str().to_owned()),
             Host::Address(address) => Ok(ServerName::IpAddress((*address).into())),
         };
         let name = name.map_err(|error| error.to_string())?;
-        match timeout(HANDSHAKE, TlsConnector::from(Arc::clone(&self.0)).connect(name, stream)).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
+        match timeout(HANDSHAKE, TlsConnector::from(Arc::clone(config)).connect(name, stream)).await {
+            Ok(Ok(stream)) => {
+                let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
+                Ok((Box::new(stream), is_two))
+            }
             Ok(Err(error)) => {
                 Err(format!("the server `{host}` is not who it should be, or cannot be talked to: {error}"))
             }
@@ -173,7 +200,7 @@ impl Client {
     }
 }
 
-fn trusting() -> Result<Arc<ClientConfig>, String> {
+fn trusting() -> Result<Client, String> {
     let mut roots = RootCertStore::empty();
     for path in TRUSTED {
         let Ok(found) = CertificateDer::pem_file_iter(path) else { continue };
@@ -188,18 +215,22 @@ fn trusting() -> Result<Arc<ClientConfig>, String> {
         .map_err(|error| error.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    config.alpn_protocols = vec![ONE.to_vec()];
+    let mut with_two = config.clone();
+    with_two.alpn_protocols.insert(0, TWO.to_vec());
+    Ok(Client { with_two: Arc::new(with_two), without: Arc::new(config) })
 }
 
 /// Opens a connection and serves what is in it.
 pub(crate) async fn serve(admitted: Admitted) {
     let wanted = admitted.wanted();
     let Admitted { house, host, port, inside, read, .. } = admitted;
+    let shared = Arc::clone(&house);
+    let room = shared.twos.try_acquire().ok();
     let ready = || -> Result<_, String> {
         let authority =
             house.authority().ok_or("this sandbox was started without an authority of its own")?;
-        Ok((authority.greets(&host).map_err(|error| error.to_string())?, Client::new()?))
+        Ok((authority.greets(&host, room.is_some()).map_err(|error| error.to_string())?, Client::new()?))
     };
     let (greets, client) = match ready() {
         Ok(ready) => ready,
@@ -213,8 +244,13 @@ pub(crate) async fn serve(admitted: Admitted) {
             .await;
     match begun {
         Ok(Ok(stream)) => {
+            let is_two = stream.get_ref().1.alpn_protocol() == Some(TWO);
             let way = Way { house, host, port, tls: Some(client), once: false };
-            talk(&way, Read { stream, bytes: Vec::new() }).await;
+            if is_two {
+                return two::talk(way, Box::new(stream)).await;
+            }
+            drop(room);
+            talk(&way, Read { stream: Box::new(stream), bytes: Vec::new() }).await;
         }
         Ok(Err(error)) => untrusted(&house, &wanted, &error).await,
         Err(_) => {}

@@ -124,6 +124,22 @@ fn size(value: u64, digits: u8, byte: u8) -> Result<State, BadBody> {
     }
 }
 
+/// Fields after content that did not come in chunks, with the same bounds.
+pub fn trailers<'a>(all: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Fields, BadBody> {
+    let (mut trailers, mut total) = (Fields::new(), 0);
+    for (name, value) in all {
+        total += name.len() + value.len() + 4;
+        if total > MAX_TRAILERS || trailers.len() >= MAX_FIELDS {
+            return Err(BadBody::TrailersTooLong);
+        }
+        if is_forbidden(name) {
+            return Err(BadBody::Forbidden);
+        }
+        trailers.push(name, value).map_err(BadBody::Trailer)?;
+    }
+    Ok(trailers)
+}
+
 /// Names that say how to read a message, where it goes, who sent it or how to treat it: all of that was decided before.
 fn is_forbidden(name: &str) -> bool {
     const WORDS: [&str; 31] = [

@@ -12,7 +12,8 @@
 //!   [`Fields`], which holds none of those that are about one connection or about the length;
 //! * a head is bounded, and content is never kept.
 //!
-//! Not here: rules, what a path means to a server, compression of content, HTTP/2.
+//! Not here: rules, what a path means to a server, compression of content, the frames of HTTP/2 (whose heads are read here
+//! all the same, once they are written as lines).
 
 mod body;
 mod chunked;
@@ -26,7 +27,7 @@ mod response;
 mod target;
 
 pub use body::{Body, Step};
-pub use chunked::{write_chunk, write_last_chunk};
+pub use chunked::{trailers, write_chunk, write_last_chunk};
 pub use connection::Upgrade;
 pub use error::{BadBody, BadField, BadHead};
 pub use fields::Fields;

@@ -70,6 +70,14 @@ impl Response {
         self.framing
     }
 
+    /// The length that the head says, also where no content follows.
+    pub fn length(&self) -> Option<u64> {
+        match self.declared {
+            Declared::Length(length) => Some(length),
+            Declared::Nothing | Declared::Chunked => None,
+        }
+    }
+
     /// Whether the server will take more requests.
     pub fn is_persistent(&self) -> bool {
         self.persistent

@@ -1,6 +1,6 @@
 //! Content, and whole connections, in whatever pieces they come.
 
-use egress::http1::{BadBody, Body, Fields, Framing, write_chunk, write_last_chunk};
+use egress::http1::{BadBody, Body, Fields, Framing, trailers, write_chunk, write_last_chunk};
 use proptest::prelude::*;
 
 use crate::connection;
@@ -122,4 +122,16 @@ proptest! {
         let whole = connection([text.as_bytes()]);
         prop_assert_eq!(connection(cut(text.as_bytes(), &cuts)), whole);
     }
+}
+
+#[test]
+fn adv_n11_fields_after_content_that_has_no_chunks_have_the_same_bounds() {
+    let read = |all: &[(&str, &[u8])]| trailers(all.iter().copied()).map(|fields| fields.len());
+    assert_eq!(read(&[("grpc-status", b"0"), ("grpc-message", b"")]), Ok(2));
+    for name in ["content-length", "transfer-encoding", "host", "authorization", "set-cookie", "te"] {
+        assert_eq!(read(&[(name, b"x")]), Err(BadBody::Forbidden), "{name}");
+    }
+    assert!(matches!(read(&[("x", b"a\r\nb")]), Err(BadBody::Trailer(_))));
+    assert_eq!(read(&[("x", &[b'a'; 9000])]), Err(BadBody::TrailersTooLong));
+    assert_eq!(read(&[("x", &b"y"[..]); 101]), Err(BadBody::TrailersTooLong));
 }

@@ -1,22 +1,26 @@
 //! One request to a server, and its answer back, at the same time.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
-use egress::http1::{self, Body, Framing, Request, Response, Upgrade};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use egress::http1::{Framing, Request, Response, Upgrade};
+use h2::RecvStream;
+use h2::client::ResponseFuture;
+use tokio::io::{AsyncWriteExt, ReadHalf};
 use tokio::time::timeout;
 use zeroize::Zeroizing;
 
-use super::{ANSWER, Read, Stream, Trouble};
-use crate::lent::{Lent, Mask, Watch};
+use super::client::Client;
+use super::content::{Content, Pass, Sink, Source, broken, carry};
+use super::messages::{Side, both};
+use super::pair::Pair;
+use super::server::Speaks;
+use super::{ANSWER, Read, Trouble, Wire, length, two};
+use crate::lent::{Lent, Towards};
 
 /// How long the answer of a server that takes no more is waited for.
 const LAST: Duration = Duration::from_secs(2);
 /// As long as most heads are: what grows leaves copies behind.
 const MOST_OF_HEAD: usize = 4096;
-/// How much is read at once.
-const AT_ONCE: usize = 64 * 1024;
 
 /// What became of both connections.
 pub(super) struct Ended {
@@ -41,113 +45,85 @@ pub(super) struct Counted {
 #[derive(Clone, Copy)]
 pub(super) struct Guard<'a> {
     pub(super) lent: &'a Lent,
-    /// Whether something that is lent may go there.
-    pub(super) concerns: bool,
+    pub(super) towards: Towards<'a>,
     /// Whether there is only one request.
     pub(super) once: bool,
 }
 
-/// What is done with content that passes by.
-enum Pass<'a> {
-    Nothing,
-    Watch(Watch<'a>),
-    Mask(Mask<'a>),
-}
-
-impl Pass<'_> {
-    /// The bytes that go on.
-    fn pass<'d>(&mut self, data: &'d [u8], is_end: bool) -> Result<Cow<'d, [u8]>, Trouble> {
-        match self {
-            Self::Nothing => Ok(data.into()),
-            Self::Watch(watch) => watch.look(data).map(|()| data.into()).map_err(Trouble::Astray),
-            Self::Mask(mask) => Ok(mask.pass(data, is_end).into()),
-        }
-    }
+/// Where an answer comes from.
+enum Replies<'a> {
+    One(ReadHalf<&'a mut Wire>, &'a mut Vec<u8>),
+    Two(ResponseFuture),
 }
 
 /// Sends a request and its content, and gives the answer back.
-pub(super) async fn exchange<S: Stream>(
-    inside: &mut Read<S>,
-    outside: &mut Read<Box<dyn Stream>>,
+pub(super) async fn exchange(
+    client: &mut Client<'_>,
+    content: &mut Content,
+    server: &mut Speaks,
     request: &Request,
     counted: &mut Counted,
     guard: Guard<'_>,
 ) -> Result<Ended, Trouble> {
     let once = guard.once;
-    // A secret may be in it.
-    let mut head = Zeroizing::new(Vec::with_capacity(MOST_OF_HEAD));
-    request.write(&mut head);
-    let Counted { sent, received, answered, came_back, tries: _ } = counted;
-    let guards = !guard.lent.is_empty();
-    let (mut from_client, mut to_client) = tokio::io::split(&mut inside.stream);
-    let (mut from_server, mut to_server) = tokio::io::split(&mut outside.stream);
-    let (client_bytes, server_bytes) = (&mut inside.bytes, &mut outside.bytes);
-    let sends = async {
-        to_server.write_all(&head).await?;
-        to_server.flush().await?;
-        *sent += length(&head);
-        let mut pass = if guards { Pass::Watch(guard.lent.watch()) } else { Pass::Nothing };
-        let whole =
-            content(request.framing(), &mut from_client, client_bytes, &mut to_server, sent, &mut pass).await;
-        to_server.flush().await?;
-        whole
-    };
-    let receives = async {
-        loop {
-            let mut reader = Read { stream: &mut from_server, bytes: std::mem::take(server_bytes) };
-            let head = timeout(ANSWER, reader.head(ANSWER, None)).await;
-            *server_bytes = reader.bytes;
-            let head = match head {
-                Ok(Ok(Some(head))) => head,
-                Ok(Ok(None)) => return Err(Trouble::Odd("the server ended without an answer".into())),
-                Ok(Err(trouble)) => return Err(trouble),
-                Err(_) => return Err(Trouble::Odd("the server does not answer".into())),
-            };
-            let head = match guards.then(|| guard.lent.masked(&head)).flatten() {
-                Some((masked, name)) => {
-                    *came_back = Some(name);
-                    masked
+    let takes_trailers = matches!(client, Client::Two { takes_trailers: true, .. });
+    let is_two = matches!(client, Client::Two { .. });
+    let ((answer, tunnel), all_sent) = {
+        let (mut from_client, mut to_client) = client.split();
+        let (head, mut to_server, mut replies) = begin(server, request, takes_trailers, guard)?;
+        let Counted { sent, received, answered, came_back, tries: _ } = &mut *counted;
+        let sends = async {
+            *sent += length(&head);
+            if let Sink::One(to, _) = &mut to_server {
+                to.write_all(&head).await?;
+                to.flush().await?;
+            }
+            if has_content(request.framing()) {
+                carry(content, &mut from_client, &mut to_server, sent, &mut Pass::out(guard.lent)).await?;
+            }
+            Ok::<(), Trouble>(())
+        };
+        let receives = async {
+            let (answer, mut body) = loop {
+                let (answer, body) = tokio::select! {
+                    biased;
+                    () = to_client.gone() => return Err(Trouble::Gone),
+                    reply = reply(&mut replies, request, guard, came_back, received) => reply?,
+                };
+                if !answer.is_interim() {
+                    break (answer, body);
                 }
-                None => head,
+                *answered = true;
+                to_client.interim(&answer).await?;
             };
-            let answer = Response::parse(&head, request.asked()).map_err(|bad| {
-                Trouble::Odd(format!("the server's answer cannot be read in one way only: {bad}"))
-            })?;
-            // What is packed cannot be seen through, and it may be a secret that was kept there.
-            let is_packed = answer.fields.all("content-encoding").any(|coding| coding != b"identity");
-            if guard.concerns && is_packed && !matches!(answer.framing(), Framing::Empty | Framing::Length(0))
-            {
-                return Err(Trouble::Odd(
-                    "the server packs its answer, in which a secret could come back unseen".into(),
-                ));
+            // There the same number would say that it is open.
+            let is_closed = request.upgrade() != Upgrade::None && answer.upgrade() == Upgrade::None;
+            if is_two && is_closed && (200..300).contains(&answer.status) {
+                return Err(Trouble::Odd("the server does not open the WebSocket".into()));
             }
             let stays = request.is_persistent() && answer.is_persistent() && !once;
-            let mut written = Vec::with_capacity(1024);
-            answer.write(&mut written, stays);
             *answered = true;
-            to_client.write_all(&written).await?;
-            *received += length(&head);
-            if answer.is_interim() {
-                to_client.flush().await?;
-                continue;
+            // Some say everything in the head, and it must be the end there too.
+            let is_all = body.as_ref().is_some_and(RecvStream::is_end_stream);
+            let mut to = match to_client.head(&answer, stays, is_all).await? {
+                None => return Ok((answer, None)),
+                Some(Sink::Two(to)) if answer.framing() == Framing::Tunnel => return Ok((answer, Some(to))),
+                Some(to) => to,
+            };
+            let mut from = match (&mut body, replies) {
+                (Some(stream), _) => Source::Two(stream),
+                (None, Replies::One(from, read)) => Source::One(from, read),
+                (None, Replies::Two(_)) => return Ok((answer, None)),
+            };
+            let mut pass = Pass::back(guard.lent, &answer.fields);
+            let carried =
+                carry(&mut Content::new(answer.framing()), &mut from, &mut to, received, &mut pass).await;
+            if let Some(name) = pass.found() {
+                *came_back = Some(name);
             }
-            if answer.framing() != Framing::Tunnel {
-                let mut pass = if guards { Pass::Mask(guard.lent.mask()) } else { Pass::Nothing };
-                let framing = answer.framing();
-                let carried =
-                    content(framing, &mut from_server, server_bytes, &mut to_client, received, &mut pass)
-                        .await;
-                if let Pass::Mask(Mask { found: Some(name), .. }) = pass {
-                    *came_back = Some(name);
-                }
-                carried?;
-                to_client.flush().await?;
-            }
-            return Ok(answer);
-        }
-    };
-    // A server may answer before it has everything; then the rest is not sent.
-    let answer = {
+            carried.map(|()| (answer, None))
+        };
+        // A server may answer before it has everything; then the rest is not sent.
         tokio::pin!(sends, receives);
         tokio::select! {
             biased;
@@ -155,101 +131,106 @@ pub(super) async fn exchange<S: Stream>(
             sent = &mut sends => match sent {
                 Ok(()) => (receives.await?, true),
                 // A server that takes no more may have said why.
-                Err(Trouble::Broken(error)) => match timeout(LAST, receives).await {
+                Err(trouble @ (Trouble::Broken(_) | Trouble::Gone)) => match timeout(LAST, receives).await {
                     Ok(answer) => (answer?, false),
-                    Err(_) => return Err(error.into()),
+                    Err(_) => return Err(trouble),
                 },
                 Err(trouble) => return Err(trouble),
             }
         }
     };
-    let (answer, all_sent) = answer;
     if answer.upgrade() == Upgrade::WebSocket {
-        messages(inside, outside, counted).await?;
+        let Speaks::One(outside) = server else { return Err(Trouble::Gone) };
+        let outside = Side { stream: &mut outside.stream, read: std::mem::take(&mut outside.bytes) };
+        match (client, tunnel) {
+            (Client::One(inside), _) => {
+                let inside = Side { stream: &mut inside.stream, read: std::mem::take(&mut inside.bytes) };
+                both(inside, outside, counted, guard).await?;
+            }
+            (Client::Two { recv, .. }, Some(send)) => {
+                let inside = Side { stream: &mut Pair::new(recv, send), read: Vec::new() };
+                both(inside, outside, counted, guard).await?;
+            }
+            (Client::Two { .. }, None) => {}
+        }
         return Ok(Ended { server_stays: false, client_stays: false });
     }
     let stays = all_sent && answer.is_persistent();
     Ok(Ended { server_stays: stays, client_stays: stays && request.is_persistent() && !once })
 }
 
-/// Messages both ways, until both have ended.
-async fn messages<S: Stream>(
-    inside: &mut Read<S>,
-    outside: &mut Read<Box<dyn Stream>>,
-    counted: &mut Counted,
-) -> Result<(), Trouble> {
-    outside.stream.write_all(&std::mem::take(&mut inside.bytes)).await?;
-    inside.stream.write_all(&std::mem::take(&mut outside.bytes)).await?;
-    let (sent, received) = tokio::io::copy_bidirectional(&mut inside.stream, &mut outside.stream).await?;
-    counted.sent += sent;
-    counted.received += received;
-    Ok(())
+fn has_content(framing: Framing) -> bool {
+    !matches!(framing, Framing::Empty | Framing::Length(0))
 }
 
-/// Carries content: as it is, or in chunks of our own.
-async fn content(
-    framing: Framing,
-    from: &mut (impl AsyncRead + Unpin),
-    read: &mut Vec<u8>,
-    to: &mut (impl AsyncWrite + Unpin),
-    count: &mut u64,
-    pass: &mut Pass<'_>,
-) -> Result<(), Trouble> {
-    let odd = |bad: http1::BadBody| Trouble::Odd(bad.to_string());
-    let mut body = Body::new(framing);
-    let mut out = Vec::new();
-    while !body.is_done() {
-        let mut used = 0;
-        out.clear();
-        while used < read.len() && !body.is_done() {
-            let step = body.read(read.get(used..).unwrap_or_default()).map_err(odd)?;
-            let data = pass.pass(step.data, step.done)?;
-            if framing != Framing::Chunked {
-                out.extend_from_slice(&data);
-            } else if !data.is_empty() {
-                http1::write_chunk(&mut out, &data);
-            }
-            if step.used == 0 {
-                break;
-            }
-            used += step.used;
+/// The head, where the content goes to, and where the answer comes from. With HTTP/2 the head is sent already.
+fn begin<'s>(
+    server: &'s mut Speaks,
+    request: &Request,
+    takes_trailers: bool,
+    guard: Guard<'_>,
+) -> Result<(Zeroizing<Vec<u8>>, Sink<'s>, Replies<'s>), Trouble> {
+    // A secret may be in it.
+    let mut head = Zeroizing::new(Vec::with_capacity(MOST_OF_HEAD));
+    request.write(&mut head);
+    Ok(match server {
+        Speaks::One(read) => {
+            let (from, to) = tokio::io::split(&mut read.stream);
+            (head, Sink::One(to, request.framing()), Replies::One(from, &mut read.bytes))
         }
-        read.drain(..used);
-        *count += length(&out);
-        if !out.is_empty() {
-            within(to.write_all(&out)).await?;
-            // What waits to be passed on is not kept back for more.
-            within(to.flush()).await?;
+        Speaks::Two(send, _) => {
+            let asked = two::asked(request, takes_trailers, !guard.lent.is_empty())?;
+            let (reply, to) = send.send_request(asked, !has_content(request.framing())).map_err(broken)?;
+            (head, Sink::Two(to), Replies::Two(reply))
         }
-        if body.is_done() {
-            break;
-        }
-        read.reserve(AT_ONCE);
-        if within(from.read_buf(read)).await? == 0 {
-            body.end().map_err(odd)?;
-            // What was held back, for the beginning of something, was none.
-            to.write_all(&pass.pass(&[], true)?).await?;
-            return Ok(());
-        }
-    }
-    if framing == Framing::Chunked {
-        out.clear();
-        // What is looked at has no fields behind it, where nobody looks.
-        let trailers = body.trailers().filter(|_| matches!(pass, Pass::Nothing));
-        http1::write_last_chunk(&mut out, trailers);
-        to.write_all(&out).await?;
-    }
-    Ok(())
+    })
 }
 
-/// Waits for bytes to come or to be taken, as long as for an answer and no longer: whoever stalls holds a place.
-async fn within<T>(moves: impl Future<Output = std::io::Result<T>>) -> Result<T, Trouble> {
-    match timeout(ANSWER, moves).await {
-        Ok(moved) => Ok(moved?),
-        Err(_) => Err(Trouble::Odd("nothing came, or was taken, for too long".into())),
+/// The next head that a server sends, and the stream of its content, if there are streams.
+async fn reply(
+    replies: &mut Replies<'_>,
+    request: &Request,
+    guard: Guard<'_>,
+    came_back: &mut Option<String>,
+    received: &mut u64,
+) -> Result<(Response, Option<RecvStream>), Trouble> {
+    let late = || Trouble::Odd("the server does not answer".into());
+    let (head, body) = match replies {
+        Replies::One(from, bytes) => {
+            let mut reader = Read { stream: from, bytes: std::mem::take(*bytes) };
+            let head = timeout(ANSWER, reader.head(ANSWER, None)).await;
+            **bytes = reader.bytes;
+            let ended = || Trouble::Odd("the server ended without an answer".into());
+            (head.map_err(|_| late())??.ok_or_else(ended)?, None)
+        }
+        Replies::Two(reply) => {
+            let reply = timeout(ANSWER, reply).await.map_err(|_| late())?.map_err(broken)?;
+            let (parts, body) = reply.into_parts();
+            (two::answered(&parts)?, Some(body))
+        }
+    };
+    *received += length(&head);
+    let head = match (!guard.lent.is_empty()).then(|| guard.lent.masked(&head)).flatten() {
+        Some((masked, name)) => {
+            *came_back = Some(name);
+            masked
+        }
+        None => head,
+    };
+    let answer = Response::parse(&head, request.asked())
+        .map_err(|bad| Trouble::Odd(format!("the server's answer cannot be read in one way only: {bad}")))?;
+    // What is packed cannot be seen through, and it may be a secret that was kept there.
+    let is_packed = ["content-encoding", "grpc-encoding"]
+        .iter()
+        .any(|name| answer.fields.all(name).any(|coding| coding != b"identity"));
+    if is_packed && has_content(answer.framing()) && guard.lent.concerns(guard.towards) {
+        return Err(Trouble::Odd(
+            "the server packs its answer, in which a secret could come back unseen".into(),
+        ));
     }
-}
-
-fn length(bytes: &[u8]) -> u64 {
-    u64::try_from(bytes.len()).unwrap_or_default()
+    // Nobody asked for one: what goes through it could not be read.
+    if answer.upgrade() != Upgrade::None && answer.fields.all("sec-websocket-extensions").next().is_some() {
+        return Err(Trouble::Odd("the server extends the WebSocket in a way that was not asked for".into()));
+    }
+    Ok((answer, body))
 }

@@ -1,0 +1,389 @@
+//! Content on its way: read from one side, looked at, written to the other, whichever HTTP each of them speaks.
+//!
+//! Invariants: one piece is kept at a time, and what was read ahead to be judged goes first; who does not take or send
+//! anything for too long is given up; fields after content are looked at as content is.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::io;
+
+use bytes::Bytes;
+use egress::http1::{self, Body, Fields, Framing};
+use h2::{RecvStream, SendStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::time::timeout;
+
+use super::{ANSWER, Trouble, Wire};
+use crate::lent::{Lent, Mask, Watch};
+
+/// How much is read at once.
+const AT_ONCE: usize = 64 * 1024;
+
+/// Where content comes from.
+pub(super) enum Source<'a, 's> {
+    /// A connection, and what was read of it.
+    One(ReadHalf<&'a mut Wire>, &'a mut Vec<u8>),
+    /// A stream of one.
+    Two(&'s mut RecvStream),
+}
+
+/// The content of one message, as far as it was read.
+pub(super) struct Content {
+    /// Read before its turn, to be judged.
+    pub(super) held: Vec<u8>,
+    /// Whether nothing comes after what is held.
+    pub(super) over: bool,
+    body: Body,
+    /// How much of what was said is still to come, where a stream says when it is over.
+    left: Option<u64>,
+    trailers: Option<Fields>,
+}
+
+impl Content {
+    pub(super) fn new(framing: Framing) -> Self {
+        let body = Body::new(framing);
+        let left = if let Framing::Length(length) = framing { Some(length) } else { None };
+        Self { held: Vec::new(), over: body.is_done(), body, left, trailers: None }
+    }
+
+    /// The next piece; true if it is the last.
+    async fn next(&mut self, from: &mut Source<'_, '_>, out: &mut Vec<u8>) -> Result<bool, Trouble> {
+        if self.held.is_empty() && !self.over {
+            self.read(from, out).await?;
+        } else {
+            out.append(&mut self.held);
+        }
+        Ok(self.over)
+    }
+
+    /// Reads on, and holds what was read. Who stops waiting loses nothing.
+    pub(super) async fn hold(&mut self, from: &mut Source<'_, '_>) -> Result<(), Trouble> {
+        if self.over {
+            return Ok(());
+        }
+        let mut piece = Vec::new();
+        self.read(from, &mut piece).await?;
+        self.held.append(&mut piece);
+        Ok(())
+    }
+
+    /// The next piece. Nothing is waited for once some of it is there.
+    async fn read(&mut self, from: &mut Source<'_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
+        match from {
+            Source::One(stream, read) => self.read_one(stream, read, out).await,
+            Source::Two(stream) => self.read_two(stream, out).await,
+        }
+    }
+
+    async fn read_one(
+        &mut self,
+        stream: &mut ReadHalf<&mut Wire>,
+        read: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let odd = |bad: http1::BadBody| Trouble::Odd(bad.to_string());
+        let before = out.len();
+        loop {
+            let mut used = 0;
+            while used < read.len() && !self.body.is_done() {
+                let step = self.body.read(read.get(used..).unwrap_or_default()).map_err(odd)?;
+                out.extend_from_slice(step.data);
+                if step.used == 0 {
+                    break;
+                }
+                used += step.used;
+            }
+            read.drain(..used);
+            self.over = self.body.is_done();
+            if self.over {
+                self.trailers = self.body.trailers().filter(|trailers| !trailers.is_empty()).cloned();
+            }
+            if self.over || out.len() > before {
+                return Ok(());
+            }
+            read.reserve(AT_ONCE);
+            if within(stream.read_buf(read)).await? == 0 {
+                self.body.end().map_err(odd)?;
+                self.over = true;
+                return Ok(());
+            }
+        }
+    }
+
+    async fn read_two(&mut self, stream: &mut RecvStream, out: &mut Vec<u8>) -> Result<(), Trouble> {
+        let next = async { stream.data().await.transpose().map_err(broken) };
+        if let Some(data) = within(next).await? {
+            self.count(&data)?;
+            out.extend_from_slice(&data);
+            stream.flow_control().release_capacity(data.len()).map_err(broken)?;
+            // Or there are fields to come.
+            self.over = stream.is_end_stream();
+            return self.check();
+        }
+        if let Some(fields) = within(async { stream.trailers().await.map_err(broken) }).await? {
+            let all = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+            self.trailers = Some(http1::trailers(all).map_err(|bad| Trouble::Odd(bad.to_string()))?);
+        }
+        self.over = true;
+        self.check()
+    }
+
+    /// More than was said would be taken for another request where the length is believed.
+    fn count(&mut self, data: &[u8]) -> Result<(), Trouble> {
+        let Some(left) = &mut self.left else { return Ok(()) };
+        let odd = || Trouble::Odd("there is more content than was said".into());
+        *left = left.checked_sub(super::length(data)).ok_or_else(odd)?;
+        Ok(())
+    }
+
+    /// Whether all that was said came, once it is over.
+    fn check(&self) -> Result<(), Trouble> {
+        if self.over && self.left.is_some_and(|left| left > 0) {
+            return Err(Trouble::Odd("there is less content than was said".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Where content goes to.
+pub(super) enum Sink<'a> {
+    /// A connection: as it is, or in chunks of our own.
+    One(WriteHalf<&'a mut Wire>, Framing),
+    /// A stream of one.
+    Two(SendStream<Bytes>),
+}
+
+impl Sink<'_> {
+    /// Passes some on, and keeps none back for more.
+    async fn data(&mut self, data: &[u8]) -> Result<(), Trouble> {
+        match self {
+            Self::One(to, framing) => {
+                let mut chunk = Vec::new();
+                let data = if *framing == Framing::Chunked {
+                    http1::write_chunk(&mut chunk, data);
+                    &chunk
+                } else {
+                    data
+                };
+                within(to.write_all(data)).await?;
+                within(to.flush()).await
+            }
+            Self::Two(to) => {
+                let mut rest = data;
+                while !rest.is_empty() {
+                    to.reserve_capacity(rest.len());
+                    let room = async { poll_fn(|cx| to.poll_capacity(cx)).await.transpose().map_err(broken) };
+                    let room = within(room).await?.ok_or(Trouble::Gone)?;
+                    let (now, later) = rest.split_at(room.min(rest.len()));
+                    to.send_data(Bytes::copy_from_slice(now), false).map_err(broken)?;
+                    rest = later;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn end(&mut self, trailers: Option<Fields>) -> Result<(), Trouble> {
+        match self {
+            Self::One(to, framing) => {
+                if *framing == Framing::Chunked {
+                    let mut last = Vec::new();
+                    http1::write_last_chunk(&mut last, trailers.as_ref());
+                    within(to.write_all(&last)).await?;
+                }
+                within(to.flush()).await
+            }
+            Self::Two(to) => match trailers {
+                Some(trailers) => to.send_trailers(super::two::fields(&trailers, false)?),
+                None => to.send_data(Bytes::new(), true),
+            }
+            .map_err(|error| broken(error).into()),
+        }
+    }
+
+    /// Comes back when nobody wants it any more, if that is told.
+    async fn gone(&mut self) {
+        match self {
+            Self::One(..) => std::future::pending().await,
+            Self::Two(to) => drop(poll_fn(|cx| to.poll_reset(cx)).await),
+        }
+    }
+}
+
+/// What is done with content that passes by.
+pub(super) enum Pass<'a> {
+    Nothing,
+    Watch(&'a Lent, Watch<'a>),
+    Mask(&'a Lent, Mask<'a>, Option<Calls>),
+}
+
+impl<'a> Pass<'a> {
+    /// For what goes out.
+    pub(super) fn out(lent: &'a Lent) -> Self {
+        if lent.is_empty() { Self::Nothing } else { Self::Watch(lent, lent.watch()) }
+    }
+
+    /// For what comes back, with these fields before it.
+    pub(super) fn back(lent: &'a Lent, fields: &Fields) -> Self {
+        let is_call = fields.only("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
+        match lent.is_empty() {
+            true => Self::Nothing,
+            false => Self::Mask(lent, lent.mask(), is_call.then(Calls::default)),
+        }
+    }
+
+    /// The secret that was masked.
+    pub(super) fn found(self) -> Option<String> {
+        match self {
+            Self::Mask(_, mask, _) => mask.found,
+            Self::Nothing | Self::Watch(..) => None,
+        }
+    }
+
+    /// The bytes that go on.
+    fn pass<'d>(&mut self, data: &'d [u8], is_end: bool) -> Result<Cow<'d, [u8]>, Trouble> {
+        match self {
+            Self::Nothing => Ok(data.into()),
+            Self::Watch(_, watch) => watch.look(data).map(|()| data.into()).map_err(Trouble::Astray),
+            Self::Mask(_, mask, calls) => {
+                let is_whole = calls.as_mut().is_some_and(|calls| calls.is_whole_after(data));
+                Ok(mask.pass(data, is_end || is_whole).into())
+            }
+        }
+    }
+
+    /// The same for fields after content.
+    fn fields(&mut self, mut fields: Fields) -> Result<Fields, Trouble> {
+        match self {
+            Self::Nothing => {}
+            Self::Watch(lent, _) => {
+                for (name, value) in fields.iter() {
+                    lent.watch().look(name.as_bytes()).map_err(Trouble::Astray)?;
+                    lent.watch().look(value).map_err(Trouble::Astray)?;
+                }
+            }
+            Self::Mask(lent, mask, _) => {
+                let odd = || Trouble::Odd("a secret comes back where it cannot be masked".into());
+                if fields.iter().any(|(name, _)| lent.masked(name.as_bytes()).is_some()) {
+                    return Err(odd());
+                }
+                let change = |_: &str, value: &[u8]| {
+                    let (masked, name) = lent.masked(value)?;
+                    mask.found = Some(name);
+                    Some(masked)
+                };
+                fields.rewrite(change).map_err(|_| odd())?;
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// Knows where the messages of a call end. What could be the beginning of a secret is not held back there: the other side may
+/// wait for the whole message before it says more, and what follows has a mark before it that stands in no secret.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// The mark and the length before a message, as far as they came.
+    head: Vec<u8>,
+    /// How much of the message is to come.
+    left: usize,
+}
+
+impl Calls {
+    /// Whether a message ends with these bytes.
+    fn is_whole_after(&mut self, mut data: &[u8]) -> bool {
+        while let Some((first, rest)) = data.split_first() {
+            if self.left > 0 {
+                let count = self.left.min(data.len());
+                self.left -= count;
+                data = data.get(count..).unwrap_or_default();
+                continue;
+            }
+            self.head.push(*first);
+            data = rest;
+            if let [_, a, b, c, d] = *self.head {
+                self.left = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+                self.head.clear();
+            }
+        }
+        self.left == 0 && self.head.is_empty()
+    }
+}
+
+/// Carries content from one side to the other, until it is over.
+pub(super) async fn carry(
+    content: &mut Content,
+    from: &mut Source<'_, '_>,
+    to: &mut Sink<'_>,
+    count: &mut u64,
+    pass: &mut Pass<'_>,
+) -> Result<(), Trouble> {
+    let mut piece = Vec::new();
+    loop {
+        piece.clear();
+        let is_last = tokio::select! {
+            biased;
+            () = to.gone() => return Err(Trouble::Gone),
+            is_last = content.next(from, &mut piece) => is_last?,
+        };
+        let data = pass.pass(&piece, is_last)?;
+        if !data.is_empty() {
+            *count += super::length(&data);
+            to.data(&data).await?;
+        }
+        if is_last {
+            let trailers = content.trailers.take().map(|trailers| pass.fields(trailers)).transpose()?;
+            return to.end(trailers).await;
+        }
+    }
+}
+
+/// Waits for bytes to come or to be taken, as long as for an answer and no longer: whoever stalls holds a place.
+pub(super) async fn within<T>(moves: impl Future<Output = io::Result<T>>) -> Result<T, Trouble> {
+    match timeout(ANSWER, moves).await {
+        Ok(moved) => Ok(moved?),
+        Err(_) => Err(Trouble::Odd("nothing came, or was taken, for too long".into())),
+    }
+}
+
+/// What HTTP/2 calls trouble, as everybody else does.
+pub(super) fn broken(error: h2::Error) -> io::Error {
+    if error.is_io() {
+        error.into_io().unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+    } else {
+        io::Error::other(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adv_n11_a_stream_has_as_much_content_as_it_said_or_is_refused() {
+        let mut content = Content::new(Framing::Length(5));
+        content.count(b"hel").unwrap();
+        content.check().unwrap();
+        content.over = true;
+        assert!(content.check().is_err());
+        content.count(b"lo").unwrap();
+        content.check().unwrap();
+        assert!(content.count(b"G").is_err());
+        Content::new(Framing::Chunked).count(b"any").unwrap();
+    }
+
+    #[test]
+    fn messages_of_a_call_end_where_they_say_wherever_they_are_cut() {
+        let all = b"\0\0\0\0\x03abc\0\0\0\0\0\x01\0\0\0\x01z";
+        let ends = [8, 13, 19];
+        for first in 0..=all.len() {
+            for second in first..=all.len() {
+                let mut calls = Calls::default();
+                let is_end = |at: usize| at == 0 || ends.contains(&at);
+                assert_eq!(calls.is_whole_after(&all[..first]), is_end(first));
+                assert_eq!(calls.is_whole_after(&all[first..second]), is_end(second));
+                assert!(calls.is_whole_after(&all[second..]));
+            }
+        }
+    }
+}

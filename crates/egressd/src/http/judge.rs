@@ -1,0 +1,166 @@
+//! What the rules say to one request.
+
+use egress::control::Verdict;
+use egress::http1::{Request, Scheme, Target, Upgrade};
+use egress::pkt_line;
+use rules::{Host, git};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::client::Client;
+use super::content::Content;
+use super::{HEAD, Refusal, Trouble, Way};
+use crate::house::Generation;
+
+/// The most of a push that is read before it is judged.
+const MOST_OF_PUSH: usize = 256 * 1024;
+
+/// A verdict, with what the request does to a repository.
+pub(super) type Judged = Result<(Verdict, Option<git::Act>), Refusal>;
+
+/// The verdict on one request.
+pub(super) async fn judge(
+    way: &Way,
+    generation: &Generation,
+    client: &mut Client<'_>,
+    content: &mut Content,
+    request: &Request,
+) -> Result<Judged, Trouble> {
+    let no = |why: String| Ok(Err(Refusal { why, status: 403, closes: false }));
+    match &request.target {
+        Target::Origin(_) => {}
+        Target::Absolute(scheme, _) => {
+            let plain = way.tls.is_none();
+            if (*scheme == Scheme::Http) != plain {
+                return no("the request names another scheme than its connection has".into());
+            }
+        }
+        Target::Connect => return no("this is no proxy; connect to the host itself".into()),
+        Target::Server => {}
+    }
+    let usual = if way.tls.is_some() { 443 } else { 80 };
+    let said = request.authority.host.to_string().parse::<Host>().ok();
+    if said.as_ref() != Some(&way.host) || request.authority.port.unwrap_or(usual) != way.port {
+        let host = &way.host;
+        return no(format!(
+            "the request is for `{}`, and the connection goes to `{host}:{}`",
+            request.authority, way.port
+        ));
+    }
+    let act = match request.target.resource() {
+        None => None,
+        Some(resource) => {
+            let path = match rules::path::canonical(resource.path()) {
+                Ok(path) => path,
+                Err(odd) => return no(odd.to_string()),
+            };
+            match git::act(request.method.as_str(), &path, resource.query()) {
+                Some(act) if git::needs_refs(request.method.as_str(), &path) => {
+                    if request.fields.all("content-encoding").next().is_some() {
+                        return no("a push that is compressed cannot be judged; set `http.postBuffer` lower or send it plain".into());
+                    }
+                    Some(git::Act { verb: git::Verb::Push { refs: pushed(client, content).await? }, ..act })
+                }
+                other => other,
+            }
+        }
+    };
+    Ok(match decide(way, generation, request, act.clone()) {
+        Ok(verdict) => Ok((verdict, act)),
+        Err(why) => Err(Refusal { why, status: 403, closes: false }),
+    })
+}
+
+/// What the rules say to a request that was read.
+fn decide(
+    way: &Way,
+    generation: &Generation,
+    request: &Request,
+    git: Option<git::Act>,
+) -> Result<Verdict, String> {
+    let (path, query) = request.target.resource().map_or(("/", None), |it| (it.path(), it.query()));
+    let path = rules::path::canonical(path).map_err(|odd| odd.to_string())?;
+    let asked = rules::Request {
+        method: request.method.as_str(),
+        path,
+        query,
+        websocket: request.upgrade() == Upgrade::WebSocket,
+        git,
+    };
+    match generation.told(generation.rules.request(&way.host, way.port, &asked)) {
+        // Read as it was, whatever was asked for: everybody on the way could.
+        Ok((Verdict::Allowed { rule, .. }, _)) => Ok(Verdict::Allowed { rule, inspected: true }),
+        Ok((Verdict::Refused { why }, _)) | Err(Verdict::Refused { why }) => Err(why),
+        Err(Verdict::Allowed { .. }) => Err(String::new()),
+    }
+}
+
+/// Comes back when the rules no longer allow this request. They may have changed before it is asked.
+pub(super) async fn tightened(
+    way: &Way,
+    turns: &mut watch::Receiver<u64>,
+    request: &Request,
+    act: &Option<git::Act>,
+) {
+    while decide(way, &way.house.rules(), request, act.clone()).is_ok() && turns.changed().await.is_ok() {}
+}
+
+/// The refs that a push is for, from the beginning of its content, which stays to be sent.
+async fn pushed(client: &mut Client<'_>, content: &mut Content) -> Result<Vec<String>, Trouble> {
+    let odd = |bad: pkt_line::BadPush| Trouble::Odd(bad.to_string());
+    let (mut push, mut used) = (pkt_line::PushReader::new(), 0);
+    let (mut from, _) = client.split();
+    loop {
+        if push.read(content.held.get(used..).unwrap_or_default()).map_err(odd)?.done {
+            let (push, _) = push.finish().map_err(odd)?;
+            return Ok(push.commands.iter().map(|command| command.name.as_str().to_owned()).collect());
+        }
+        used = content.held.len();
+        if content.over || used > MOST_OF_PUSH {
+            return Err(Trouble::Odd("the push does not say what it pushes, or too much of it".into()));
+        }
+        match timeout(HEAD, content.hold(&mut from)).await {
+            Ok(held) => held?,
+            Err(_) => return Err(Trouble::Odd("the push is cut".into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rules::Rule;
+
+    use super::*;
+    use crate::house::House;
+
+    fn rule(paths: &str) -> Rule {
+        serde_json::from_str(&format!(r#"{{"host": "site.test", "paths": ["{paths}"]}}"#)).unwrap()
+    }
+
+    fn get(path: &str) -> Request {
+        Request::parse(format!("GET {path} HTTP/1.1\r\nHost: site.test\r\n\r\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn egr_18_new_rules_end_the_requests_that_they_forbid_and_no_others() {
+        let (house, _said) = House::new();
+        let house = Arc::new(house);
+        house.rule(1, vec![rule("/a/**"), rule("/b/**")]);
+        let host = "site.test".parse().unwrap();
+        let way = Way { house: Arc::clone(&house), host, port: 443, tls: None, once: false };
+        let (mut first, mut second) = (house.turns(), house.turns());
+        house.rule(2, vec![rule("/b/**")]);
+        // Who has heard of the change for another reason ends all the same.
+        first.borrow_and_update();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let wait = Duration::from_millis(200);
+            let (a, b) = (get("/a/x"), get("/b/x"));
+            timeout(wait, tightened(&way, &mut first, &a, &None)).await.expect("it is forbidden now");
+            timeout(wait, tightened(&way, &mut second, &b, &None)).await.expect_err("it is still allowed");
+        });
+    }
+}

@@ -4,11 +4,13 @@
 
 mod asked;
 mod attacks;
+mod crossing;
 mod decoys;
 mod git;
 mod lent;
 mod opened;
 mod profiles;
+mod quotas;
 mod reach;
 mod servers;
 mod sockets;

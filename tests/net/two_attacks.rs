@@ -229,7 +229,7 @@ d = Client(); d.head(1, get('/ok/x')); print(d.wait(1))
         let mut child = world.palisade(&run).stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut memory = 0;
         while child.try_wait().unwrap().is_none() {
-            memory = memory.max(world.proxy_memory());
+            memory = memory.max(world.proxy_peak());
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();

@@ -201,30 +201,37 @@ impl World {
         assert!(child.wait().unwrap().success(), "{}", path.display());
     }
 
-    /// The processes of this world's proxies.
-    fn proxies(&self) -> Vec<PathBuf> {
+    /// The proxies of this world.
+    fn proxies(&self) -> Vec<rustix::process::Pid> {
         let program = self.folder.path().join("palisade-egress");
-        let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-        all.filter(|path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program)).collect()
+        let is_it = |path: &Path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program);
+        let all = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| is_it(&entry.path()));
+        let number = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().parse().ok();
+        all.filter_map(number).filter_map(rustix::process::Pid::from_raw).collect()
     }
 
     /// Ends the proxies of this world as a crash would; whether there was one.
     pub fn kill_proxy(&self) -> bool {
-        let mut found = false;
-        for path in self.proxies() {
-            let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-            if let Some(number) = number.and_then(rustix::process::Pid::from_raw) {
-                rustix::process::kill_process(number, rustix::process::Signal::KILL).unwrap();
-                found = true;
-            }
+        let found = self.proxies();
+        for pid in &found {
+            rustix::process::kill_process(*pid, rustix::process::Signal::KILL).unwrap();
         }
-        found
+        !found.is_empty()
+    }
+
+    /// The memory of the one proxy, in KiB.
+    #[track_caller]
+    pub fn proxy_memory(&self) -> u64 {
+        let [pid] = self.proxies()[..] else { panic!("there is not one proxy") };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// The most memory that a proxy of this world has had, in KiB.
-    pub fn proxy_memory(&self) -> u64 {
-        let peak = |path: PathBuf| {
-            let status = std::fs::read_to_string(path.join("status")).ok()?;
+    pub fn proxy_peak(&self) -> u64 {
+        let peak = |pid: rustix::process::Pid| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
             let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
             line.trim().strip_suffix(" kB")?.parse().ok()
         };
@@ -339,6 +346,12 @@ impl World {
     pub fn listen(&self, address: &str, port: u16) -> TcpListener {
         let address = SocketAddr::new(address.parse().unwrap(), port);
         self.within(|| TcpListener::bind(address).unwrap())
+    }
+
+    /// Connects as somebody on this machine would.
+    pub fn connect(&self, address: &str, port: u16) -> std::io::Result<TcpStream> {
+        let address = SocketAddr::new(address.parse().unwrap(), port);
+        self.within(|| TcpStream::connect_timeout(&address, Duration::from_secs(5)))
     }
 
     /// A web server that answers every request with what it got.

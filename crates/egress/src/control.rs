@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-use rules::Rule;
+use rules::{Limits, Rule};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -23,8 +23,8 @@ use crate::names::Named;
 
 /// The most bytes of one packet.
 const MOST_BYTES: usize = 128 * 1024;
-/// The most descriptors in one packet: two listeners.
-const MOST_DESCRIPTORS: usize = 2;
+/// The most descriptors in one packet.
+pub(crate) const MOST_DESCRIPTORS: usize = 64;
 
 /// What the launcher says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,6 +53,39 @@ pub enum Order<L = Loan> {
     Ask,
     /// A person said no to a destination; without one, to all that no rule knows.
     Refuse(Option<(String, u16)>),
+    /// How much the sandbox may do, and what it has done already. Before it listens.
+    Limit {
+        /// How much.
+        limits: Limits,
+        /// What it has done under earlier proxies.
+        used: Used,
+    },
+    /// The sockets that come along were made inside: they connect to what listens there.
+    WaysIn,
+    /// What comes to the listeners that come along goes to this port inside.
+    Publish {
+        /// The port.
+        port: u16,
+    },
+    /// Nothing goes inside any more.
+    Unpublish,
+}
+
+/// What was done with a network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// Connections that were taken.
+    pub connections: u64,
+    /// Of these, those that are open.
+    pub open: u64,
+    /// Requests that may go.
+    pub requests: u64,
+    /// Bytes that were sent out.
+    pub sent: u64,
+    /// Bytes that came back.
+    pub received: u64,
+    /// Connections and requests that were refused because there had been too much.
+    pub over: u64,
 }
 
 /// A value that is told to nobody but the proxy.
@@ -156,6 +189,24 @@ pub enum Report {
         /// Why.
         why: String,
     },
+    /// A connection came. It is told before anything else of it, so that who asked can be looked for while they are there.
+    Came {
+        /// Where from, inside.
+        from: SocketAddr,
+        /// Where it was going.
+        to: SocketAddr,
+    },
+    /// A connection or a request was one too many; told once for each limit.
+    TooMuch {
+        /// What it wanted.
+        wanted: Wanted,
+        /// Which limit.
+        limit: String,
+        /// The same in words for a person, and what to ask for.
+        why: String,
+        /// Where it came from, inside.
+        from: Option<SocketAddr>,
+    },
     /// A connection or a request was judged.
     Judged {
         /// What it wanted.
@@ -164,6 +215,19 @@ pub enum Report {
         verdict: Verdict,
         /// The address that was dialled.
         address: Option<SocketAddr>,
+        /// Where it came from, inside.
+        from: Option<SocketAddr>,
+    },
+    /// What was done so far.
+    Used(Used),
+    /// Somebody on this machine was connected to a port inside, and that is over.
+    Entered {
+        /// The port.
+        port: u16,
+        /// Bytes that went inside.
+        entered: u64,
+        /// Bytes that came out.
+        left: u64,
     },
     /// A destination that no rule knows is held until a person says something about it.
     Asks {

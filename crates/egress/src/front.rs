@@ -5,6 +5,8 @@
 //! names stay here, so a proxy that dies takes neither with it; without a proxy nothing goes anywhere. Not here: sockets'
 //! making, recording, deciding about connections.
 
+mod changes;
+
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +15,14 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rules::{Rule, Rules};
+use rules::{Limits, Rule, Rules};
 use rustix::net::{RecvFlags, SendFlags};
 
-use crate::control::{Line, Loan, Order, Report};
+use crate::control::{Line, Loan, Order, Report, Used};
 use crate::decoys::Decoys;
 use crate::dns::{self, Answer, Kind};
 use crate::names::{self, Named, Table};
+use crate::published::Doors;
 use crate::refused::{self, Packet};
 
 /// The name that tells a sandbox about itself.
@@ -124,6 +127,10 @@ pub struct Front {
     /// Nothing is let out any more, whoever wants it.
     is_cut: bool,
     refused: Vec<Option<(String, u16)>>,
+    limits: Limits,
+    /// What was done, as far as proxies have told.
+    used: Used,
+    doors: Doors,
 }
 
 impl Front {
@@ -166,49 +173,21 @@ impl Front {
             asks: false,
             is_cut: false,
             refused: Vec::new(),
+            limits: Limits::default(),
+            used: Used::default(),
+            doors: Doors::default(),
         })
     }
 
-    /// There is a person to ask: destinations that no rule knows are held, and told. Before the proxy is started.
-    pub fn ask(&mut self) {
-        self.asks = true;
+    /// Before anything is started: how much the sandbox may do.
+    pub fn limit(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
-    /// A person said no to a destination; without one, to everything that no rule knows.
-    pub fn refuse(&mut self, destination: Option<(String, u16)>) {
-        let said = self
-            .proxy
-            .as_ref()
-            .map(|proxy| proxy.line.say(&Order::<Loan>::Refuse(destination.clone()), &[], true));
-        self.refused.push(destination);
-        // One that does not hear it is started again, and told everything.
-        if said.is_some_and(|said| said.is_err()) {
-            self.drop_proxy();
-        }
-    }
-
-    /// Adds a rule to those that hold.
-    ///
-    /// # Errors
-    /// When it does not go with them; those before stay.
-    pub fn allow(&mut self, rule: Rule) -> Result<(), rules::Faults> {
-        if self.is_cut {
-            return Ok(());
-        }
-        self.change(self.rules.iter().cloned().chain([rule]).collect())
-    }
-
-    /// Takes a rule away.
-    ///
-    /// # Errors
-    /// When the others do not go without it; then nothing is allowed any more.
-    pub fn withdraw(&mut self, rule: &Rule) -> Result<(), rules::Faults> {
-        let left = self.rules.iter().filter(|one| *one != rule).cloned().collect();
-        let changed = self.change(left);
-        if changed.is_err() {
-            self.cut();
-        }
-        changed
+    /// Before the sandbox is attached: which of its ports are reached from here, and the sockets that lead inside.
+    pub fn publish(&mut self, mut doors: Doors, ways_in: Vec<OwnedFd>) {
+        doors.attach(ways_in);
+        self.doors = doors;
     }
 
     /// Starts the proxy now and has it make an authority of its own: the certificate (PEM) that the sandbox is to trust.
@@ -240,7 +219,7 @@ impl Front {
     pub fn attach(&mut self, connections: Vec<OwnedFd>, questions: Vec<OwnedFd>, refusals: Option<OwnedFd>) {
         (self.connections, self.questions, self.refusals) = (connections, questions, refusals);
         if let Some(proxy) = &self.proxy
-            && listen(&proxy.line, &self.connections).is_err()
+            && self.doors.tell(&proxy.line).and_then(|()| listen(&proxy.line, &self.connections)).is_err()
         {
             self.drop_proxy();
         }
@@ -254,7 +233,9 @@ impl Front {
         match &self.proxy {
             Some(proxy) => all.push(proxy.line.as_fd()),
             // The proxy takes connections; only without one do they wait here.
-            None if self.not_before.is_none() => all.extend(self.connections.iter().map(AsFd::as_fd)),
+            None if self.not_before.is_none() => {
+                all.extend(self.connections.iter().map(AsFd::as_fd).chain(self.doors.listeners()));
+            }
             None => {}
         }
         all
@@ -337,34 +318,6 @@ impl Front {
         true
     }
 
-    /// Puts other rules in force: here for names at once, in the proxy as soon as it says so.
-    ///
-    /// # Errors
-    /// When they are not valid; those before stay.
-    pub fn change(&mut self, rules: Vec<Rule>) -> Result<(), rules::Faults> {
-        self.compiled = Rules::compile(rules.clone())?;
-        self.rules = rules;
-        self.generation += 1;
-        if let Some(proxy) = &self.proxy
-            && say_rules(&proxy.line, &self.rules, self.generation).is_err()
-        {
-            // One that does not take rules must not go on with the earlier ones.
-            self.drop_proxy();
-        }
-        Ok(())
-    }
-
-    /// Lets nothing out any more: no rules are left, and what is open is closed.
-    pub fn cut(&mut self) {
-        self.is_cut = true;
-        if std::mem::take(&mut self.asks) {
-            self.refuse(None);
-        }
-        if self.change(Vec::new()).is_err() {
-            self.drop_proxy();
-        }
-    }
-
     /// Ends the proxy and gives its last words.
     pub fn end(&mut self) -> Vec<Told> {
         let mut told = Vec::new();
@@ -405,7 +358,9 @@ impl Front {
         let mut polled: Vec<_> = self
             .connections
             .iter()
-            .map(|fd| rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN))
+            .map(AsFd::as_fd)
+            .chain(self.doors.listeners())
+            .map(|fd| rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN))
             .collect();
         rustix::event::poll(&mut polled, Some(&rustix::time::Timespec::default())).unwrap_or(0) > 0
     }
@@ -415,7 +370,12 @@ impl Front {
         for _ in 0..AT_ONCE {
             let Some(proxy) = &self.proxy else { return };
             match proxy.line.hear::<Report>(false) {
-                Ok(Some((report, _))) => told.push(Told::Proxy(report)),
+                Ok(Some((report, _))) => {
+                    if let Report::Used(used) = &report {
+                        self.used = *used;
+                    }
+                    told.push(Told::Proxy(report));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 gone => {
                     let why = match gone {
@@ -433,6 +393,7 @@ impl Front {
         let Some(mut proxy) = self.proxy.take() else { return String::new() };
         let _ = proxy.child.kill();
         let status = proxy.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        self.doors.break_off();
         // One that dies as soon as it is started is not started again and again without a pause.
         let lived = self.started_at.map(|at| at.elapsed());
         self.not_before = lived.filter(|lived| *lived < PAUSE).map(|_| Instant::now() + PAUSE);
@@ -478,7 +439,9 @@ impl Front {
             for destination in &self.refused {
                 proxy.line.say(&Order::<Loan>::Refuse(destination.clone()), &[], true)?;
             }
+            proxy.line.say(&Order::<Loan>::Limit { limits: self.limits, used: self.used }, &[], true)?;
             say_rules(&proxy.line, &self.rules, self.generation)?;
+            self.doors.tell(&proxy.line)?;
             // Last: whoever comes meets the rules.
             if self.connections.is_empty() { Ok(()) } else { listen(&proxy.line, &self.connections) }
         });

@@ -8,7 +8,8 @@
 //! * what is written again is made from the parts that were judged, not copied from what was sent;
 //! * every reader is bounded in memory, takes time in proportion to its input, and does not mind where the input is cut.
 //!
-//! [`front`] is the launcher's side of a sandbox's network, [`control`] what it and the proxy say to each other.
+//! [`front`] is the launcher's side of a sandbox's network, [`control`] what it and the proxy say to each other,
+//! [`published`] what is reached inside from this machine.
 //!
 //! Not here: TLS itself, carrying bytes, secrets.
 
@@ -22,6 +23,7 @@ pub mod http1;
 pub mod names;
 pub mod pkt_line;
 pub mod prefix;
+pub mod published;
 pub mod refused;
 pub mod socks;
 pub mod websocket;

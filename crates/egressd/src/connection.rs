@@ -20,7 +20,8 @@ use tokio::sync::watch;
 use crate::dial::dial;
 use crate::first::{self, First, Waits};
 use crate::held;
-use crate::house::House;
+use crate::house::{FROM, House};
+use crate::quota::Over;
 use crate::relay::{self, Moved};
 
 /// Where a program that wants a proxy finds one.
@@ -57,13 +58,13 @@ pub(crate) async fn accept(house: Arc<House>, listener: TcpListener) {
             continue;
         }
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, from)) => {
                 let open = house.opened();
                 let house = Arc::clone(&house);
-                tokio::spawn(async move {
+                tokio::spawn(FROM.scope(from, async move {
                     serve(house, stream).await;
                     drop(open);
-                });
+                }));
             }
             Err(_) => tokio::time::sleep(REST).await,
         }
@@ -77,9 +78,15 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
     let _ = inside.set_nodelay(true);
     // Whoever connects to the listener itself was led here by nobody.
     let Some(to) = destination(&inside) else { return reset(&inside) };
+    if let Ok(from) = FROM.try_with(|from| *from) {
+        house.say(Report::Came { from, to }).await;
+    }
     if to.ip() == IpAddr::V4(names::SERVICE) {
         if to.port() == PROXY_PORT {
-            return crate::asked::serve(house, inside).await;
+            return match house.quota.connection() {
+                Ok(_place) => crate::asked::serve(house, inside).await,
+                Err(over) => too_much(&house, over, &inside, &Host::Address(to.ip()), to.port()).await,
+            };
         }
         return reset(&inside);
     }
@@ -99,7 +106,18 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
             }
         },
     };
-    admit(house, host, to.port(), inside, Vec::new()).await;
+    match house.quota.connection() {
+        Ok(_place) => admit(house, host, to.port(), inside, Vec::new()).await,
+        Err(over) => too_much(&house, over, &inside, &host, to.port()).await,
+    }
+}
+
+/// Refuses what is one too many; a few at a time are told why.
+async fn too_much(house: &House, over: Over, inside: &TcpStream, host: &Host, port: u16) {
+    house.over(&wanted(host, port), over).await;
+    let Ok(_room) = house.quota.explained.try_acquire() else { return reset(inside) };
+    let first = first::read(inside, &mut Vec::new(), Waits::Glances).await.unwrap_or(First::Gone);
+    refuse(inside, &first, &Verdict::Refused { why: over.to_string() }).await;
 }
 
 /// Judges where a connection goes, and goes on with it if it may.
@@ -204,6 +222,10 @@ async fn pass(admitted: Admitted, is_silent: bool) {
             return reset(&inside);
         }
     };
+    if let Err(over) = house.quota.begun() {
+        house.over(&wanted, over).await;
+        return reset(&inside);
+    }
     let (mut outside, address) = match dial(&generation.rules, &host, port).await {
         Ok(dialled) => dialled,
         Err(error) => {
@@ -212,11 +234,12 @@ async fn pass(admitted: Admitted, is_silent: bool) {
         }
     };
     house.judged(&wanted, allowed, Some(address)).await;
-    let moved = Moved::default();
+    let moved = Moved { quota: Some(Arc::clone(&house.quota)), ..Moved::default() };
     let carries = async {
         if !read.is_empty() {
+            moved.out().check(&read)?;
             outside.write_all(&read).await?;
-            moved.sent.fetch_add(u64::try_from(read.len()).unwrap_or_default(), Ordering::Relaxed);
+            moved.out().add(u64::try_from(read.len()).unwrap_or_default());
         }
         if is_silent {
             return relay::spoken_to(&house.pipes, &inside, &outside, &moved, &host).await;

@@ -4,10 +4,10 @@
 //! what is dialled is an address that was judged, never a name.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use rules::{Decision, Host, Rules, Why};
+use rules::{Decision, HOST_LOOPBACK, Host, Rules, Why};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -64,6 +64,11 @@ pub(crate) async fn dial(
 async fn addresses(rules: &Rules, host: &Host, port: u16) -> Result<Vec<SocketAddr>, NotDialled> {
     let found = match host {
         Host::Address(address) => vec![SocketAddr::new(*address, port)],
+        // The one name that nobody else is asked for: this machine's own loopback, as a rule says.
+        Host::Name(name) if name.as_str() == HOST_LOOPBACK => {
+            let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+            loopback.map(|address| SocketAddr::new(address, port)).to_vec()
+        }
         Host::Name(name) => {
             let unnamed = |error| NotDialled::Unnamed(host.to_string(), error);
             let asked = timeout(NAMING, tokio::net::lookup_host((name.as_str(), port))).await;

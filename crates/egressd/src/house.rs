@@ -14,6 +14,8 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use crate::held::Questions;
 use crate::lent::Lent;
+use crate::published::WaysIn;
+use crate::quota::{self, Over, Quota};
 use crate::relay::Pipes;
 use crate::tls::Authority;
 
@@ -35,6 +37,11 @@ const SOCKETS: usize = 256;
 const REMEMBERED: usize = 20;
 /// The most connections at once; more wait.
 pub(crate) const MOST_CONNECTIONS: usize = 8_192;
+
+tokio::task_local! {
+    /// Where the connection came from that this task serves.
+    pub(crate) static FROM: SocketAddr;
+}
 
 /// A set of rules that holds.
 #[derive(Debug)]
@@ -93,6 +100,17 @@ pub(crate) struct House {
     refusals: Mutex<VecDeque<(Wanted, String)>>,
     /// What people are asked.
     pub(crate) questions: Questions,
+    pub(crate) quota: Arc<Quota>,
+    pub(crate) ways_in: WaysIn,
+}
+
+/// Tells what was done, now and then, as long as there is somebody to tell.
+pub(crate) async fn account(house: Arc<House>) {
+    while !house.is_closed() {
+        house.quota.changes().await;
+        house.say(Report::Used(house.quota.used())).await;
+        tokio::time::sleep(quota::TELLING).await;
+    }
 }
 
 /// That one connection is open.
@@ -128,6 +146,8 @@ impl House {
             lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
             refusals: Mutex::default(),
             questions: Questions::default(),
+            quota: Arc::default(),
+            ways_in: WaysIn::default(),
         };
         (house, said)
     }
@@ -240,7 +260,7 @@ impl House {
         let generation = self.rules();
         let rules: Vec<&Rule> = generation.rules.list().map(|(_, rule, _)| rule).collect();
         serde_json::json!({
-            "rules": rules, "refused": refused,
+            "rules": rules, "refused": refused, "limits": self.quota.limits(), "used": self.quota.used(),
             "to_do": "ask the person who started this sandbox for a rule: `palisade run --allow HOST[:PORT]`, or `--ask`",
         })
     }
@@ -248,13 +268,29 @@ impl House {
     /// Says what was decided.
     pub(crate) async fn judged(&self, wanted: &Wanted, verdict: Verdict, address: Option<SocketAddr>) {
         if let Verdict::Refused { why } = &verdict {
-            let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            if refusals.len() >= REMEMBERED {
-                refusals.pop_front();
-            }
-            refusals.push_back((wanted.clone(), why.clone()));
+            self.remember(wanted, why);
         }
-        self.say(Report::Judged { wanted: wanted.clone(), verdict, address }).await;
+        let from = FROM.try_with(|from| *from).ok();
+        self.say(Report::Judged { wanted: wanted.clone(), verdict, address, from }).await;
+    }
+
+    /// Says that there was too much of something, the first time.
+    pub(crate) async fn over(&self, wanted: &Wanted, over: Over) {
+        if self.quota.refused(over) {
+            let (why, from) = (over.to_string(), FROM.try_with(|from| *from).ok());
+            self.remember(wanted, &why);
+            let limit = over.name().to_owned();
+            self.say(Report::TooMuch { wanted: wanted.clone(), limit, why, from }).await;
+        }
+    }
+
+    /// Keeps a refusal for the sandbox, which may ask.
+    fn remember(&self, wanted: &Wanted, why: &str) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        if refusals.len() >= REMEMBERED {
+            refusals.pop_front();
+        }
+        refusals.push_back((wanted.clone(), why.to_owned()));
     }
 
     /// Counts a connection, as long as what comes back lives.
@@ -286,6 +322,7 @@ impl House {
             }
         };
         let _ = tokio::time::timeout(CLOSING, waits).await;
+        self.say(Report::Used(self.quota.used())).await;
         self.say(Report::Last).await;
     }
 }

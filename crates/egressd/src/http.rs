@@ -200,6 +200,11 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         }
         Err(trouble) => return Err(trouble),
     };
+    if let Err(over) = way.house.quota.request() {
+        way.house.over(&wanted, over).await;
+        let refusal = Refusal { why: over.to_string(), status: 403, closes: false };
+        return answered(way, client, &request, &refusal).await;
+    }
     // What is judged again is what was asked for, without what is put in.
     let mut filled = request.clone();
     let _socket = match socket(way, &mut filled) {
@@ -364,6 +369,16 @@ async fn refused(
     refusal: Refusal,
 ) -> Result<bool, Trouble> {
     way.house.judged(wanted, Verdict::Refused { why: refusal.why.clone() }, None).await;
+    answered(way, client, request, &refusal).await
+}
+
+/// Tells the client why, and nobody else.
+async fn answered(
+    way: &Way,
+    client: &mut Client<'_>,
+    request: &Request,
+    refusal: &Refusal,
+) -> Result<bool, Trouble> {
     // Content that nobody wants is not read: the connection ends instead.
     let has_content = !matches!(request.framing(), Framing::Empty | Framing::Length(0));
     let stays = request.is_persistent() && !has_content && !refusal.closes && !way.once;

@@ -15,6 +15,9 @@ mod held;
 mod house;
 mod http;
 mod lent;
+mod metered;
+mod published;
+mod quota;
 mod relay;
 mod telling;
 mod tls;
@@ -55,6 +58,7 @@ fn serve(line: &Line) -> io::Result<()> {
     let house = Arc::new(house);
     let speaker = line.as_fd().try_clone_to_owned().map(Line::of)?;
     let speaker = std::thread::Builder::new().name("reports".into()).spawn(move || speak(&speaker, said))?;
+    runtime.spawn(house::account(Arc::clone(&house)));
     obey(line, &house, &runtime)?;
     // Nobody will order anything any more: what is open is told and closed.
     house.close();
@@ -82,6 +86,15 @@ fn obey(line: &Line, house: &Arc<House>, runtime: &tokio::runtime::Runtime) -> i
             Order::Names(names) => house.name(names),
             Order::Ask => house.questions.begin(),
             Order::Refuse(destination) => house.questions.refuse(destination),
+            Order::Limit { limits, used } => house.quota.limit(limits, used),
+            Order::WaysIn => house.ways_in.add(with),
+            Order::Publish { port } => {
+                let _inside = runtime.enter();
+                for listener in with {
+                    runtime.spawn(published::accept(Arc::clone(house), taken(listener)?, port));
+                }
+            }
+            Order::Unpublish => house.ways_in.close(),
             Order::Listen => {
                 let _inside = runtime.enter();
                 for listener in with {

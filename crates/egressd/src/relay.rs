@@ -5,16 +5,18 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use rules::Host;
+use rustix::net::RecvFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::connection::may_follow;
 use crate::first::{self, Waits};
+use crate::quota::Quota;
 
 /// The most bytes that are moved at once.
 const AT_ONCE: usize = 1 << 20;
@@ -61,6 +63,65 @@ impl Pipes {
 pub(crate) struct Moved {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// Where it counts for the whole sandbox, if it does.
+    pub(crate) quota: Option<Arc<Quota>>,
+}
+
+/// One direction of what goes.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter<'a> {
+    count: &'a AtomicU64,
+    quota: Option<&'a Quota>,
+    is_out: bool,
+}
+
+impl Moved {
+    /// What goes out.
+    pub(crate) fn out(&self) -> Meter<'_> {
+        Meter { count: &self.sent, quota: self.quota.as_deref(), is_out: true }
+    }
+
+    /// What comes back.
+    fn back(&self) -> Meter<'_> {
+        Meter { count: &self.received, quota: self.quota.as_deref(), is_out: false }
+    }
+}
+
+impl Meter<'_> {
+    /// Counts bytes that went.
+    pub(crate) fn add(self, bytes: u64) {
+        self.count.fetch_add(bytes, Ordering::Relaxed);
+        match (self.quota, self.is_out) {
+            (Some(quota), true) => quota.sent(bytes),
+            (Some(quota), false) => quota.received(bytes),
+            (None, _) => {}
+        }
+    }
+
+    /// Whether so many bytes may go.
+    pub(crate) fn check(self, bytes: &[u8]) -> io::Result<()> {
+        let bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        match self.quota {
+            Some(quota) if bytes > quota.left() => Err(quota.no_bytes().into()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// How many bytes may be moved at once; an error if there are some and none may.
+    fn most(self, from: &TcpStream) -> io::Result<usize> {
+        let Some(quota) = self.quota else { return Ok(AT_ONCE) };
+        match usize::try_from(quota.left()).unwrap_or(usize::MAX) {
+            0 => {
+                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                // An end is not one too many.
+                match rustix::net::recv(from, &mut [0u8; 1], flags) {
+                    Ok((1.., _)) => Err(quota.no_bytes().into()),
+                    Ok(_) | Err(_) => Ok(1),
+                }
+            }
+            left => Ok(left.min(AT_ONCE)),
+        }
+    }
 }
 
 /// Carries everything both ways until both ends have ended.
@@ -73,7 +134,7 @@ pub(crate) async fn both(
     outside: &TcpStream,
     moved: &Moved,
 ) -> io::Result<()> {
-    tokio::try_join!(one(pipes, inside, outside, &moved.sent), one(pipes, outside, inside, &moved.received))?;
+    tokio::try_join!(one(pipes, inside, outside, moved.out()), one(pipes, outside, inside, moved.back()))?;
     Ok(())
 }
 
@@ -92,33 +153,35 @@ pub(crate) async fn spoken_to(
         let mut read = Vec::new();
         let first = first::read(inside, &mut read, Waits::Ever).await?;
         may_follow(host, &first).map_err(io::Error::other)?;
+        moved.out().check(&read)?;
         let mut rest = read.as_slice();
         while !rest.is_empty() {
             outside.writable().await?;
             match outside.try_write(rest) {
                 Ok(put) => {
-                    moved.sent.fetch_add(u64::try_from(put).unwrap_or_default(), Ordering::Relaxed);
+                    moved.out().add(u64::try_from(put).unwrap_or_default());
                     rest = rest.get(put..).unwrap_or_default();
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
-        one(pipes, inside, outside, &moved.sent).await
+        one(pipes, inside, outside, moved.out()).await
     };
-    tokio::try_join!(speaks, one(pipes, outside, inside, &moved.received))?;
+    tokio::try_join!(speaks, one(pipes, outside, inside, moved.back()))?;
     Ok(())
 }
 
 /// Carries everything one way.
-async fn one(pipes: &Pipes, from: &TcpStream, to: &TcpStream, count: &AtomicU64) -> io::Result<()> {
+async fn one(pipes: &Pipes, from: &TcpStream, to: &TcpStream, meter: Meter<'_>) -> io::Result<()> {
     loop {
         from.readable().await?;
         let pipe = pipes.take()?;
         let mut held = 0;
         loop {
             // The pipe is empty here, so that nothing can be moved means that nothing has come.
-            match from.try_io(Interest::READABLE, || splice(from, &pipe.into)) {
+            let most = meter.most(from)?;
+            match from.try_io(Interest::READABLE, || splice(from, &pipe.into, most)) {
                 Ok(0) => {
                     pipes.give_back(pipe);
                     return rustix::net::shutdown(to, rustix::net::Shutdown::Write).or_else(
@@ -134,11 +197,11 @@ async fn one(pipes: &Pipes, from: &TcpStream, to: &TcpStream, count: &AtomicU64)
                 Err(error) => return Err(error),
             }
             while held > 0 {
-                match to.try_io(Interest::WRITABLE, || splice(&pipe.out, to)) {
+                match to.try_io(Interest::WRITABLE, || splice(&pipe.out, to, AT_ONCE)) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(put) => {
                         held = held.saturating_sub(put);
-                        count.fetch_add(u64::try_from(put).unwrap_or_default(), Ordering::Relaxed);
+                        meter.add(u64::try_from(put).unwrap_or_default());
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
                     Err(error) => return Err(error),
@@ -149,10 +212,10 @@ async fn one(pipes: &Pipes, from: &TcpStream, to: &TcpStream, count: &AtomicU64)
     }
 }
 
-fn splice(from: impl std::os::fd::AsFd, to: impl std::os::fd::AsFd) -> io::Result<usize> {
+fn splice(from: impl std::os::fd::AsFd, to: impl std::os::fd::AsFd, most: usize) -> io::Result<usize> {
     let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
     loop {
-        match rustix::pipe::splice(&from, None, &to, None, AT_ONCE, flags) {
+        match rustix::pipe::splice(&from, None, &to, None, most, flags) {
             Err(rustix::io::Errno::INTR) => {}
             other => return Ok(other?),
         }

@@ -10,6 +10,8 @@ use crate::address::{self, Kind};
 use crate::clash;
 use crate::fault::{Fault, Faults, What};
 use crate::git;
+use crate::limits::Limits;
+use crate::name::{HOST_LOOPBACK, Name};
 use crate::path;
 use crate::pattern::HostPattern;
 use crate::registry;
@@ -24,6 +26,7 @@ use crate::trie::{Pattern, Reading, Trie};
 struct Document {
     #[serde(default)]
     rule: Vec<Spanned<Rule>>,
+    limits: Option<Limits>,
 }
 
 /// The same with rules that were not read yet, to find every fault and not only the first.
@@ -31,20 +34,51 @@ struct Document {
 struct Loose {
     #[serde(default)]
     rule: Vec<Spanned<toml::Table>>,
+    limits: Option<toml::Value>,
     #[serde(flatten)]
     unknown: toml::Table,
 }
 
-/// Reads a document; beside each rule, the line where it begins.
-pub(crate) fn read(text: &str) -> Result<(Vec<Rule>, Vec<usize>), Faults> {
+/// What a document says.
+pub(crate) struct Read {
+    pub(crate) rules: Vec<Rule>,
+    /// Where each of them begins.
+    pub(crate) lines: Vec<usize>,
+    pub(crate) limits: Option<Limits>,
+}
+
+/// Reads a document.
+pub(crate) fn read(text: &str) -> Result<Read, Faults> {
     match toml::from_str::<Document>(text) {
         Ok(document) => {
             let line = |rule: &Spanned<Rule>| line_at(text, rule.span().start);
-            let lines = document.rule.iter().map(line).collect();
-            Ok((document.rule.into_iter().map(Spanned::into_inner).collect(), lines))
+            let lines: Vec<usize> = document.rule.iter().map(line).collect();
+            let limits = document.limits.map(Limits::checked).transpose();
+            let limits = limits.map_err(|what| Faults(vec![Fault { rule: None, line: None, what }]))?;
+            let rules: Vec<Rule> = document.rule.into_iter().map(Spanned::into_inner).collect();
+            match without_ports(text, &rules) {
+                Some(rule) => Err(Faults(vec![Fault {
+                    rule: Some(rule),
+                    line: lines.get(rule).copied(),
+                    what: What::HostPorts,
+                }])),
+                None => Ok(Read { rules, lines, limits }),
+            }
         }
         Err(error) => Err(faults_of(text, &error)),
     }
+}
+
+/// The first rule for the host's loopback that does not say which of its ports: the usual one is no guess there.
+fn without_ports(text: &str, rules: &[Rule]) -> Option<usize> {
+    let is_host = |rule: &Rule| rule.host.parse::<Name>().is_ok_and(|name| name.as_str() == HOST_LOOPBACK);
+    let first = rules.iter().position(|rule| is_host(rule) && !rule.deny)?;
+    let written = toml::from_str::<Loose>(text).ok()?.rule;
+    let is_bare = |index: &usize| {
+        let has_ports = written.get(*index).is_some_and(|table| table.get_ref().contains_key("ports"));
+        rules.get(*index).is_some_and(|rule| is_host(rule) && !rule.deny) && !has_ports
+    };
+    (first..rules.len()).find(is_bare)
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
@@ -61,6 +95,12 @@ fn faults_of(text: &str, error: &toml::de::Error) -> Faults {
     let mut faults: Vec<Fault> = Vec::new();
     for key in document.unknown.keys() {
         faults.push(Fault { rule: None, line: None, what: What::Unknown(key.clone()) });
+    }
+    if let Some(limits) = document.limits
+        && let Err(error) = limits.try_into::<Limits>()
+    {
+        let what = What::Limits(error.message().to_owned());
+        faults.push(Fault { rule: None, line: None, what });
     }
     let (mut rules, mut lines) = (Vec::new(), Vec::new());
     for (index, table) in document.rule.into_iter().enumerate() {

@@ -103,6 +103,12 @@ pub enum What {
     /// The address is told by another rule only.
     #[error("needs an `address`, since rule {} has one for the same host and port", .0 + 1)]
     AddressMissing(usize),
+    /// The host's loopback without ports.
+    #[error("`host.palisade.local` needs its ports: name each one that is to be reached")]
+    HostPorts,
+    /// Limits that are none, or stand where nobody would keep them.
+    #[error("limits: {0}")]
+    Limits(String),
     /// A label or reason with control characters, or much too long.
     #[error("`label` and `reason` are one line of at most 200 characters")]
     Text,

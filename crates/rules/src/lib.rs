@@ -31,6 +31,7 @@ mod clash;
 mod deed;
 mod fault;
 pub mod git;
+mod limits;
 mod name;
 pub mod path;
 mod pattern;
@@ -45,6 +46,7 @@ mod verdict;
 
 pub use deed::Deed;
 pub use fault::{Fault, Faults, What};
+pub use limits::{Limits, MOST_CONNECTIONS};
 pub use name::{BadHost, HOST_LOOPBACK, Host, Name};
 pub use rule::{
     Access, Git, Methods, MethodsWord, PublishTo, Push, Query, READ_ONLY, Registry, RegistryKind, Rule,

@@ -35,6 +35,6 @@ impl Preset {
     /// # Errors
     /// Not for those in [`PRESETS`].
     pub fn rules(&self) -> Result<Vec<Rule>, Faults> {
-        crate::build::read(self.text).map(|(rules, _)| rules)
+        crate::build::read(self.text).map(|read| read.rules)
     }
 }

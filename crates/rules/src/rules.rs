@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::address;
 use crate::build;
 use crate::fault::{Fault, Faults, What};
+use crate::limits::Limits;
 use crate::name::{HOST_LOOPBACK, Host, Name};
 use crate::pattern::HostPattern;
 use crate::rule::Rule;
@@ -39,8 +40,28 @@ impl Rules {
     /// # Errors
     /// Everything that is wrong with them, at once, with lines.
     pub fn from_toml(text: &str) -> Result<Self, Faults> {
-        let (rules, lines) = build::read(text)?;
-        Self::compile(rules).map_err(|faults| faults.at_lines(&lines))
+        let (rules, limits) = Self::read(text)?;
+        match limits {
+            None => Ok(rules),
+            Some(_) => {
+                let what = What::Limits("they are for a file of `--rules`, and not for here".into());
+                Err(Faults(vec![Fault { rule: None, line: None, what }]))
+            }
+        }
+    }
+
+    /// The same with a table of [`Limits`] beside them.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them, at once, with lines.
+    pub fn from_document(text: &str) -> Result<(Self, Limits), Faults> {
+        Self::read(text).map(|(rules, limits)| (rules, limits.unwrap_or_default()))
+    }
+
+    fn read(text: &str) -> Result<(Self, Option<Limits>), Faults> {
+        let build::Read { rules, lines, limits } = build::read(text)?;
+        let rules = Self::compile(rules).map_err(|faults| faults.at_lines(&lines))?;
+        Ok((rules, limits))
     }
 
     /// What `--allow HOST[:PORT]` means: that host on that port, or on 443; opened only if another rule has to look.
@@ -70,7 +91,10 @@ impl Rules {
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
         };
-        HostPattern::parse(host)?;
+        let pattern = HostPattern::parse(host)?;
+        if port.is_none() && matches!(&pattern, HostPattern::Exact(name) if name.as_str() == HOST_LOOPBACK) {
+            return Err(What::HostPorts);
+        }
         let mut rule = Rule::new(host);
         if let Some(port) = port {
             let digits = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());

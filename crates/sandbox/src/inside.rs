@@ -119,8 +119,8 @@ pub(crate) fn finish(
     if enters || !given.groups.is_empty() {
         enter_groups(&given.groups)?;
     }
-    if let Some(listed) = &given.plan.captured {
-        let sockets = crate::capture::open(listed).at(Step::Capture, "rules")?;
+    if let Some(captured) = &given.plan.captured {
+        let sockets = crate::capture::open(captured).at(Step::Capture, "rules")?;
         given.line.give_sockets(&sockets).at(Step::Capture, "launcher")?;
     }
     root.complete(given.plan, std::mem::take(&mut given.opened))?;

@@ -195,8 +195,8 @@ pub struct Plan {
     pub(crate) wall: Option<std::time::Duration>,
     /// What it may add on disk.
     pub(crate) added: Option<Added>,
-    /// Whether what it sends is led to sockets that are held outside, and which addresses besides names may be reached.
-    pub(crate) captured: Option<Vec<std::net::IpAddr>>,
+    /// Whether what it sends is led to sockets that are held outside, and how.
+    pub(crate) captured: Option<crate::capture::Captured>,
 }
 
 /// A part that can be left out on purpose.

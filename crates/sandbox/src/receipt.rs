@@ -63,6 +63,9 @@ pub struct Receipt {
     pub profile: ProfileRef,
     /// What is weaker than usual by an administrator's explicit setting; empty in the normal case.
     pub degraded: Vec<Degraded>,
+    /// Which of its ports are reached from the host's loopback, and where there: `3000 at 127.0.0.1:3000`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub published: Vec<String>,
     /// What was found.
     pub facts: Facts,
 }

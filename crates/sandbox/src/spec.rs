@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::begun::Begun;
+use crate::capture::Captured;
 use crate::filter::Tracing;
 use crate::groups::Wanted;
 use crate::plan::{Access, Added, Identity, Limited, Mount, Part, Plan, ProcessLimit, Source};
@@ -66,7 +67,7 @@ pub struct Spec {
     added: Option<Added>,
     left_out: Vec<Part>,
     files: Vec<(PathBuf, Vec<u8>)>,
-    captured: Option<Vec<std::net::IpAddr>>,
+    captured: Option<Captured>,
 }
 
 impl Spec {
@@ -198,7 +199,15 @@ impl Spec {
     /// for names, and connections to addresses that stand for names or are listed here.
     #[must_use]
     pub fn captured(mut self, listed: Vec<std::net::IpAddr>) -> Self {
-        self.captured = Some(listed);
+        self.captured = Some(Captured { listed, ..self.captured.unwrap_or_default() });
+        self
+    }
+
+    /// The same, and whoever launches it can connect to what listens on its loopback
+    /// ([`Sockets::ways_in`](crate::capture::Sockets::ways_in)).
+    #[must_use]
+    pub fn entered(mut self) -> Self {
+        self.captured = Some(Captured { ways_in: true, ..self.captured.unwrap_or_default() });
         self
     }
 

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::{HEAD, Read, Refusal, Way, Wire};
 use crate::dial::{NotDialled, dial};
 use crate::house::Generation;
+use crate::metered::Metered;
 
 /// The most connections that rest.
 const MOST_RESTING: usize = 16;
@@ -190,8 +191,11 @@ async fn connect(way: &Way, generation: &Generation, offers_two: bool) -> Result
     })?;
     let refused = |why| Refusal { why, status: 502, closes: false };
     let (stream, is_two): (Wire, bool) = match &way.tls {
-        None => (Box::new(stream), false),
-        Some(tls) => tls.greet(&way.host, stream, offers_two).await.map_err(refused)?,
+        None => (Box::new(Metered::new(stream, &way.house.quota)), false),
+        Some(tls) => {
+            let (stream, is_two) = tls.greet(&way.host, stream, offers_two).await.map_err(refused)?;
+            (Box::new(Metered::new(stream, &way.house.quota)), is_two)
+        }
     };
     let speaks = if is_two {
         let begun = timeout(HEAD, super::two::client().handshake::<_, Bytes>(stream)).await;

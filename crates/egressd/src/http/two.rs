@@ -28,6 +28,7 @@ use super::content::broken;
 use super::server::Pool;
 use super::{HEAD, RESTING, Trouble, Way, Wire, one};
 use crate::connection::forbidden;
+use crate::house::FROM;
 use crate::{answers, tls};
 
 /// The most streams of a connection at once.
@@ -69,7 +70,11 @@ pub(crate) async fn talk(way: Way, stream: Wire) {
             }
             next = accept(&mut connection, has_room) => match next {
                 Some(Ok((request, send))) => {
-                    streams.spawn(stream_of(Arc::clone(&way), Arc::clone(&pool), request, send));
+                    let serves = stream_of(Arc::clone(&way), Arc::clone(&pool), request, send);
+                    match FROM.try_with(|from| *from) {
+                        Ok(from) => streams.spawn(FROM.scope(from, serves)),
+                        Err(_) => streams.spawn(serves),
+                    };
                 }
                 Some(Err(_)) | None => break,
             },

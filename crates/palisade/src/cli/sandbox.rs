@@ -74,8 +74,14 @@ pub(crate) struct RunArgs {
     /// Private and special addresses stay out of reach.
     #[arg(long, value_name = "NAME", conflicts_with = "ask")]
     pub(crate) learn: Option<String>,
+    /// Let this machine reach a port inside, at the same port of its loopback or at another; it can be given again
+    #[arg(long, value_name = "[HOSTPORT:]PORT")]
+    pub(crate) publish: Vec<String>,
+    /// The most that it may do with its network, such as `bytes=100M,requests=1000,connections=64,rate=50/s`
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    pub(crate) net_limit: Vec<String>,
     /// No network, also for a command whose needs are known
-    #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret", "ask", "learn"])]
+    #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret", "ask", "learn", "publish", "net_limit"])]
     pub(crate) offline: bool,
     /// Say what it reaches, and what is refused, while it runs
     #[arg(long)]

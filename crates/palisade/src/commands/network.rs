@@ -4,7 +4,11 @@
 //! ledger. Invariants: without a word of the person there is no network; a decision that cannot be recorded ends the run.
 
 mod ask;
+mod asker;
+mod counts;
+mod host;
 mod learn;
+mod publish;
 mod seen;
 
 use std::io::Write;
@@ -16,12 +20,15 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use egress::Front;
-use rules::{Host, Rule, Rules};
+use egress::published::Doors;
+use rules::{Host, Limits, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
 use sandbox::{Attendant, Caller, Held, RunId, Spec};
 use serde_json::json;
 
 use self::ask::{Asking, Remembers, Unknown};
+use self::asker::Askers;
+use self::counts::Tally;
 use self::learn::Learnt;
 use self::seen::Seen;
 use super::lend::{self, Lending};
@@ -36,6 +43,8 @@ use crate::output;
 const PROGRAM: &str = "palisade-egress";
 /// Refusals that a person is told of at the end.
 const MOST_TOLD: usize = 10;
+/// Connections at a time, if nobody says otherwise: more than programs have, and fewer than a proxy can carry.
+const USUAL_CONNECTIONS: u64 = 1024;
 
 /// The network of a run that is to have one.
 pub(super) struct Network {
@@ -49,6 +58,8 @@ pub(super) struct Network {
     unknown: Unknown,
     remembers: Remembers,
     command: String,
+    /// Ports inside that are reached from here.
+    doors: Doors,
 }
 
 /// A file that is removed with its owner.
@@ -82,7 +93,8 @@ impl Network {
         lend::decoys(&args.decoy, &mut loans)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let presets = presets.chain(profile.presets.iter().filter(|_| gives).cloned());
-        let mut written = rules(args, presets.collect())?;
+        let (mut written, limits) = rules(args, presets.collect())?;
+        let doors = publish::doors(&args.publish)?;
         let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
         for rule in profile.rules.iter().filter(|rule| gives || rule.deny) {
             if !known(rule, &written) {
@@ -99,9 +111,11 @@ impl Network {
         if gives || args.ask {
             written.extend(remembered(&written, home, caller)?);
         }
-        if written.is_empty() && loans.is_empty() && matches!(unknown, Unknown::Refused) {
+        let is_idle = loans.is_empty() && doors.ports().is_empty() && matches!(unknown, Unknown::Refused);
+        if written.is_empty() && is_idle {
             return Ok(None);
         }
+        host::check(&written, &home.settings)?;
         let wrong = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
         let compiled = Rules::compile(written.clone()).map_err(|faults| wrong(&faults))?;
         let listed = written.iter().filter_map(|rule| match rule.host.parse() {
@@ -117,6 +131,7 @@ impl Network {
         if !matches!(unknown, Unknown::Refused) {
             front.ask();
         }
+        front.limit(limits);
         let bundle = match looks {
             true => {
                 let certificate = front.certificate().map_err(|error| wrong(&error))?;
@@ -125,12 +140,18 @@ impl Network {
             false => None,
         };
         let command = output::kept_words(args.command.get(..1).unwrap_or_default()).concat();
-        Ok(Some(Self { front, listed, bundle, words, unknown, remembers, command }))
+        Ok(Some(Self { front, listed, bundle, words, doors, unknown, remembers, command }))
+    }
+
+    /// What is published, for the receipt.
+    pub(super) fn published(&self) -> Vec<String> {
+        publish::words(&self.doors.ports())
     }
 
     /// What the sandbox has for it.
     pub(super) fn shape(&self, spec: Spec) -> Spec {
         let spec = spec.captured(self.listed.clone());
+        let spec = if self.doors.ports().is_empty() { spec } else { spec.entered() };
         let spec = self.words.iter().fold(spec, |spec, (name, word)| spec.variable(name, word));
         match &self.bundle {
             Some(Bundle(path)) => spec.trusting(path),
@@ -146,7 +167,10 @@ impl Network {
         record: &'a OwnRecord,
         watch: bool,
     ) -> Watched<'a> {
+        let (ports, mut asked) = (self.doors.ports(), None);
         if let Some(sockets) = held.sockets() {
+            asked = sockets.sockets;
+            self.front.publish(self.doors, sockets.ways_in);
             let connections = [Some(sockets.connections_v4), sockets.connections_v6];
             let questions = [Some(sockets.names_v4), sockets.names_v6];
             self.front.attach(
@@ -155,7 +179,7 @@ impl Network {
                 sockets.refusals,
             );
         }
-        let seen = Seen::new(record, run.clone(), watch);
+        let seen = Seen::new(record, run.clone(), watch).with(Askers::new(held.inhabitants(asked)), ports);
         let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
         Watched { front: self.front, seen, asking, command: self.command, _bundle: self.bundle }
     }
@@ -254,7 +278,7 @@ fn unknown(args: &RunArgs, config: &Path) -> Result<Unknown, Failure> {
 /// What came of it, for the person.
 #[derive(Default)]
 pub(super) struct Summary {
-    allowed: u64,
+    tally: Tally,
     /// Whether the person saw it all.
     was_watched: bool,
     /// What must not happen, and did or was tried.
@@ -273,7 +297,10 @@ impl Summary {
             .iter()
             .map(|(what, why, times)| json!({"what": what, "why": why, "times": times}))
             .collect();
-        json!({"allowed": self.allowed, "refused": refused, "findings": self.findings, "learnt": self.learnt})
+        json!({
+            "allowed": self.tally.allowed, "refused": refused, "findings": self.findings,
+            "counts": self.tally.value(), "learnt": self.learnt,
+        })
     }
 
     /// Says what was refused.
@@ -294,8 +321,8 @@ impl Summary {
 
 /// Whether something was typed about what may be reached.
 fn is_typed(args: &RunArgs) -> bool {
-    let RunArgs { allow, preset, rules, secret, decoy, ask, learn, .. } = args;
-    let lists = [allow, preset, secret, decoy];
+    let RunArgs { allow, preset, rules, secret, decoy, publish, ask, learn, .. } = args;
+    let lists = [allow, preset, secret, decoy, publish];
     *ask || learn.is_some() || !rules.is_empty() || lists.into_iter().any(|list| !list.is_empty())
 }
 
@@ -317,10 +344,14 @@ fn means_the_same(one: &Rule, other: &Rule) -> bool {
     bare(one) == bare(other)
 }
 
-/// The rules that were typed.
-fn rules(args: &RunArgs, presets: Vec<String>) -> Result<Vec<Rule>, Failure> {
+/// The rules that were typed, and how much may be done.
+fn rules(args: &RunArgs, presets: Vec<String>) -> Result<(Vec<Rule>, Limits), Failure> {
     let wrong = |text: String| Failure::Sandbox(text, 125);
-    let mut all = Vec::new();
+    let (mut all, mut limits) = (Vec::new(), Limits::default());
+    for text in &args.net_limit {
+        let more = Limits::parse(text).map_err(|what| wrong(format!("--net-limit {text}: {what}")))?;
+        limits = limits.and(more);
+    }
     for text in &args.allow {
         let rule = Rules::allowing(text).map_err(|what| wrong(format!("--allow {text}: {what}")))?;
         all.push(Rule { label: Some(format!("--allow {text}")), ..rule });
@@ -329,8 +360,9 @@ fn rules(args: &RunArgs, presets: Vec<String>) -> Result<Vec<Rule>, Failure> {
         let text = super::run::bytes(path).map_err(Failure::file(path))?;
         let text = text.ok_or_else(|| wrong(format!("--rules {}: there is no such file", path.display())))?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        let read =
-            Rules::from_toml(&text).map_err(|faults| wrong(format!("{}: {faults}", path.display())))?;
+        let (read, more) =
+            Rules::from_document(&text).map_err(|faults| wrong(format!("{}: {faults}", path.display())))?;
+        limits = limits.and(more);
         all.extend(read.list().map(|(_, rule, _)| rule.clone()));
     }
     let mut presets: Vec<String> = args.preset.iter().cloned().chain(presets).collect();
@@ -343,7 +375,8 @@ fn rules(args: &RunArgs, presets: Vec<String>) -> Result<Vec<Rule>, Failure> {
         })?;
         all.extend(preset.rules().map_err(|faults| wrong(faults.to_string()))?);
     }
-    Ok(all)
+    limits.connections.get_or_insert(USUAL_CONNECTIONS);
+    Ok((all, limits))
 }
 
 /// A user that nobody is, for the proxy of root: another one for each run, so that no two can reach each other.

@@ -44,6 +44,8 @@ pub(crate) struct Home {
     pub(crate) config: PathBuf,
     /// Homes of agents, changes of layers, the user's ledger.
     pub(crate) state: PathBuf,
+    /// The daemon's settings, if there are any.
+    pub(crate) settings: PathBuf,
     /// What the daemon keeps, if one is started here.
     data: PathBuf,
 }
@@ -60,7 +62,7 @@ impl Home {
             (None, None, Some(home)) => home.join(".local/state/palisade"),
             (None, None, None) => places.data.join("state"),
         };
-        Self { config: places.config_dir().to_owned(), state, data: places.data }
+        Self { config: places.config_dir().to_owned(), state, settings: places.config, data: places.data }
     }
 }
 
@@ -139,7 +141,8 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         Ok(observer) => observer,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
-    let launched = asked.receipt(&record, &held, &home, words)?;
+    let published = network.as_ref().map(Network::published).unwrap_or_default();
+    let launched = asked.receipt(&record, &held, &home, words, published)?;
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let mut network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
@@ -276,7 +279,14 @@ impl Asked<'_> {
     }
 
     /// Measures, compares, signs and records; nothing goes on if one of them fails. The number of the entry.
-    fn receipt(&self, record: &OwnRecord, held: &Held, home: &Home, words: Words) -> Result<u64, Failure> {
+    fn receipt(
+        &self,
+        record: &OwnRecord,
+        held: &Held,
+        home: &Home,
+        words: Words,
+        published: Vec<String>,
+    ) -> Result<u64, Failure> {
         let account = held.measure(&home.state.join("binaries")).map_err(|error| broken(&error))?;
         if let Err(differences) = compare(&account.expected, &account.facts) {
             let told: Vec<String> = differences.iter().map(ToString::to_string).collect();
@@ -296,6 +306,7 @@ impl Asked<'_> {
             worktree: Some(worktree),
             profile,
             degraded: doctor::degraded_on_record(held.left_out()),
+            published,
             facts: account.facts,
         };
         let sealed = receipt.seal(&key).map_err(|error| broken(&error))?;

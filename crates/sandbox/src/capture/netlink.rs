@@ -124,6 +124,13 @@ pub(super) fn refusals() -> Option<OwnedFd> {
     Some(socket)
 }
 
+/// A socket that answers questions about the sockets of this network; none if this kernel does not.
+pub(super) fn sockets() -> Option<OwnedFd> {
+    let socket = socket(Some(rustix::net::netlink::SOCK_DIAG)).ok()?;
+    rustix::io::ioctl_fionbio(&socket, true).ok()?;
+    Some(socket)
+}
+
 /// For each answer: to which message, and the error, zero if there was none.
 fn answers(mut bytes: &[u8]) -> io::Result<Vec<(u32, i32)>> {
     let strange = || io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel is cut");

@@ -26,7 +26,8 @@ const MAX_LISTED: usize = 20;
 /// The entry that `who` launched the sandbox of this receipt.
 #[must_use]
 pub fn launch_draft(who: &str, sealed: &Sealed) -> Draft {
-    let Receipt { run, host, build, command, cwd, worktree, profile, degraded, facts, .. } = &sealed.receipt;
+    let Receipt { run, host, build, command, cwd, worktree, profile, degraded, published, facts, .. } =
+        &sealed.receipt;
     let list: Vec<String> = degraded.iter().map(|it| format!("{}: {}", it.layer.word(), it.reason)).collect();
     let cause = if list.is_empty() { "found as planned" } else { "found as planned, degraded" };
     let draft = Draft::new(who, LAUNCH, Decision::Allowed)
@@ -50,6 +51,10 @@ pub fn launch_draft(who: &str, sealed: &Sealed) -> Draft {
         .with("binary_sha256", facts.binary.value.sha256.to_string());
     let Measured { value: network, .. } = &facts.network;
     let draft = draft.with("network", super::compare::word(network));
+    let draft = match published.is_empty() {
+        true => draft,
+        false => draft.with("published", published.join(", ")),
+    };
     match worktree {
         Some(worktree) => draft.with("worktree", worktree.as_str()),
         None => draft,

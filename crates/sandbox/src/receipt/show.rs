@@ -16,7 +16,20 @@ use super::facts::{
 /// The receipt as a table: field, how it is known, value.
 #[must_use]
 pub fn show(receipt: &Receipt) -> String {
-    let Receipt { version, run, at, host, build, command, cwd, worktree, profile, degraded, facts } = receipt;
+    let Receipt {
+        version,
+        run,
+        at,
+        host,
+        build,
+        command,
+        cwd,
+        worktree,
+        profile,
+        degraded,
+        published,
+        facts,
+    } = receipt;
     let mut table = Table::default();
     for it in degraded {
         table.said("DEGRADED", format!("{}: {}", it.layer.word(), it.reason));
@@ -31,6 +44,9 @@ pub fn show(receipt: &Receipt) -> String {
     table.said("cwd", cwd.clone());
     table.said("worktree", worktree.clone().unwrap_or_else(|| "none".to_owned()));
     table.said("profile", format!("{} sha256 {}", profile.name, profile.sha256));
+    for port in published {
+        table.said("published", port.clone());
+    }
     table.facts(facts);
     table.text()
 }

@@ -7,11 +7,14 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use egress::control::{Report, Verdict, Wanted};
+use egress::published::Port;
 use egress::{Counts, Told};
 use ledger::{Decision, Draft};
 use sandbox::RunId;
 
 use super::Summary;
+use super::asker::Askers;
+use super::counts::{Cause, Tally};
 use crate::commands::record::OwnRecord;
 use crate::commands::run::who;
 use crate::failure::Failure;
@@ -86,7 +89,9 @@ pub(super) struct Seen<'a> {
     run: RunId,
     /// Whether the person watches.
     watch: bool,
-    allowed: u64,
+    tally: Tally,
+    /// Who asked, if that can be found out.
+    askers: Option<Askers>,
     findings: Kinds,
     refused: Kinds,
     /// What the person could not be told at once.
@@ -98,7 +103,22 @@ pub(super) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
         let (findings, refused) = (Kinds::default(), Kinds::default());
-        Self { record, run, watch, allowed: 0, findings, refused, unsaid: 0, stolen: false }
+        Self {
+            record,
+            run,
+            watch,
+            tally: Tally::default(),
+            askers: None,
+            findings,
+            refused,
+            unsaid: 0,
+            stolen: false,
+        }
+    }
+
+    /// With who lives there, and which ports are published.
+    pub(super) fn with(self, askers: Askers, published: Vec<Port>) -> Self {
+        Self { askers: Some(askers), tally: Tally::of(published), ..self }
     }
 
     /// Records what is told, all of it at once.
@@ -127,6 +147,7 @@ impl<'a> Seen<'a> {
                     draft.with("port", packet.to.port().to_string()).with("protocol", kind)
                 };
                 let draft = draft();
+                self.tally.refused(Cause::Packet);
                 self.refused(&format!("{kind} {place}"), &place, why).then_some(draft)
             }
             Told::ManyNames => {
@@ -137,11 +158,28 @@ impl<'a> Seen<'a> {
                 self.found(&what, None)
             }
             Told::ProxyGone(why) => Some(self.entry(PROXY, Decision::Failed).because(why)),
-            Told::NoProxy(why) => self
-                .refused("every connection", "every connection", &why)
-                .then(|| self.entry(PROXY, Decision::Failed).because(why)),
-            Told::Proxy(Report::Judged { wanted, verdict, address }) => {
-                self.judged(&wanted, verdict, address)
+            Told::NoProxy(why) => {
+                self.tally.refused(Cause::Proxy);
+                self.refused("every connection", "every connection", &why)
+                    .then(|| self.entry(PROXY, Decision::Failed).because(why))
+            }
+            Told::Proxy(Report::Judged { wanted, verdict, address, from }) => {
+                self.judged(&wanted, verdict, address, from)
+            }
+            Told::Proxy(Report::Came { from, to }) => {
+                self.askers.iter_mut().for_each(|askers| askers.look(from, to));
+                None
+            }
+            Told::Proxy(Report::TooMuch { wanted, limit, why, from }) => {
+                self.not_done(&format!("{} (limit `{limit}`)", short(&wanted)), &wanted, why, from)
+            }
+            Told::Proxy(Report::Used(used)) => {
+                self.tally.used = used;
+                None
+            }
+            Told::Proxy(Report::Entered { port, entered, left }) => {
+                self.tally.entered(port, entered, left);
+                None
             }
             Told::Proxy(Report::Over { wanted, sent, received, milliseconds, trouble }) => {
                 let decision = if trouble.is_none() { Decision::Done } else { Decision::Failed };
@@ -172,22 +210,54 @@ impl<'a> Seen<'a> {
         }
     }
 
-    fn judged(&mut self, wanted: &Wanted, verdict: Verdict, address: Option<SocketAddr>) -> Option<Draft> {
+    fn judged(
+        &mut self,
+        wanted: &Wanted,
+        verdict: Verdict,
+        address: Option<SocketAddr>,
+        from: Option<SocketAddr>,
+    ) -> Option<Draft> {
         match verdict {
             Verdict::Allowed { rule, inspected } => {
-                self.allowed += 1;
-                self.show(&format!("allowed {} (rule `{rule}`)", short(wanted)));
+                self.tally.allowed += 1;
+                let who = self.who(from);
+                let by = who.iter().map(|who| format!(" by {who}")).collect::<String>();
+                self.show(&format!("allowed {} (rule `{rule}`){by}", short(wanted)));
                 let draft = about(self.entry(CONNECT, Decision::Allowed), wanted).with("rule", rule);
                 let draft = draft.with("inspected", if inspected { "yes" } else { "no" });
                 let with = |draft: Draft, address: SocketAddr| draft.with("address", address.to_string());
-                Some(address.into_iter().fold(draft, with))
+                let draft = address.into_iter().fold(draft, with);
+                Some(who.into_iter().fold(draft, |draft, who| draft.with("process", who)))
             }
             Verdict::Refused { why } => {
-                let place = format!("{}:{}", wanted.host, wanted.port);
-                self.refused(&short(wanted), &place, &why)
-                    .then(|| about(self.entry(CONNECT, Decision::Refused), wanted).because(why))
+                self.tally.refused(Cause::Rule);
+                self.not_done(&short(wanted), wanted, why, from)
             }
         }
+    }
+
+    /// Records a refusal, the first of its kind.
+    fn not_done(
+        &mut self,
+        what: &str,
+        wanted: &Wanted,
+        why: String,
+        from: Option<SocketAddr>,
+    ) -> Option<Draft> {
+        let place = format!("{}:{}", wanted.host, wanted.port);
+        if !self.refused.is_new(what, &place, &why) {
+            return None;
+        }
+        let who = self.who(from);
+        let by = who.iter().map(|who| format!(" (by {who})")).collect::<String>();
+        self.show(&format!("refused {what}: {why}{by}"));
+        let draft = about(self.entry(CONNECT, Decision::Refused), wanted).because(why);
+        Some(who.into_iter().fold(draft, |draft, who| draft.with("process", who)))
+    }
+
+    /// The processes behind a connection.
+    fn who(&self, from: Option<SocketAddr>) -> Option<String> {
+        self.askers.as_ref()?.who(from?)
     }
 
     /// Counts a refusal; true if it is to be recorded by itself.
@@ -251,21 +321,17 @@ impl<'a> Seen<'a> {
         };
         let mut drafts = again(&refused, CONNECT, Decision::Refused);
         drafts.extend(again(&findings, FINDING, Decision::Noted));
-        drafts.push(
-            entry(COUNTS, Decision::Noted)
-                .with("allowed", self.allowed.to_string())
-                .with("names_answered", counts.named.to_string())
-                .with("names_refused", counts.unlisted.to_string())
-                .with("questions_strange", counts.strange.to_string()),
-        );
+        let mut tally = self.tally;
+        tally.end(counts);
+        drafts.push(tally.entry(entry(COUNTS, Decision::Noted)));
         self.record.append_all(&drafts)?;
         let findings = findings.into_iter().map(|(what, _, _)| what).collect();
         Ok(Summary {
-            allowed: self.allowed,
+            tally,
             was_watched: self.watch && self.unsaid == 0,
             findings,
             refused,
-            ..Summary::default()
+            learnt: Vec::new(),
         })
     }
 }

@@ -153,6 +153,19 @@ fn adv_p13_a_forged_receipt_fails_verification() {
 }
 
 #[test]
+fn what_is_published_is_signed_and_nothing_is_written_in_one_way_only() {
+    let published = Receipt { published: vec!["3000 at 127.0.0.1:3000".into()], ..receipt() };
+    let text = published.seal(&key()).unwrap().to_text();
+    assert!(Sealed::open(&text, &key().verifying_key()).is_ok());
+    let moved = text.replace("127.0.0.1:3000", "127.0.0.1:3001");
+    assert!(Sealed::open(&moved, &key().verifying_key()).is_err());
+    // A receipt from before there was the field is still one; an empty list is another way to write the same.
+    let none = sealed().to_text();
+    assert!(!none.contains("published"));
+    assert!(Sealed::from_text(&none.replace(r#""facts":"#, r#""published":[],"facts":"#)).is_err());
+}
+
+#[test]
 fn another_version_says_so() {
     let text = sealed().to_text().replace(r#""version":1,"#, r#""version":2,"new":{},"#);
     assert!(matches!(Sealed::from_text(&text), Err(ReceiptError::Version(2))));

@@ -105,6 +105,7 @@ pub(super) fn receipt() -> Receipt {
         cwd: "/work".into(),
         worktree: Some("/home/ana/work".into()),
         profile: ProfileRef { name: "dev".into(), sha256: Digest::of(b"dev") },
+        published: Vec::new(),
         degraded: vec![Degraded { layer: Layer::Cgroup, reason: "no delegation".into() }],
         facts: facts(),
     }

@@ -18,6 +18,9 @@ fn a_degraded_sandbox_says_so_first_and_every_fact_says_how_it_is_known() {
     assert_eq!(words("run"), "- run_0b5c");
     assert_eq!(words("namespaces.cgroup"), "measured 17");
     assert!(!show(&Receipt { degraded: Vec::new(), ..receipt() }).contains("DEGRADED"));
+    let published = vec!["3000 at 127.0.0.1:3000".into()];
+    assert!(show(&Receipt { published, ..receipt() }).contains("3000 at 127.0.0.1:3000"));
+    assert!(!text.contains("published"));
 }
 
 #[test]

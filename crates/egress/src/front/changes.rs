@@ -1,0 +1,86 @@
+//! What changes while a sandbox runs: other rules, what a person said, and the end of it all.
+//!
+//! Invariant: a proxy that does not take a change is ended, and the next one is told everything.
+
+use rules::{Rule, Rules};
+
+use super::{Front, say_rules};
+use crate::control::{Loan, Order};
+
+impl Front {
+    /// There is a person to ask: destinations that no rule knows are held, and told. Before the proxy is started.
+    pub fn ask(&mut self) {
+        self.asks = true;
+    }
+
+    /// A person said no to a destination; without one, to everything that no rule knows.
+    pub fn refuse(&mut self, destination: Option<(String, u16)>) {
+        let said = self
+            .proxy
+            .as_ref()
+            .map(|proxy| proxy.line.say(&Order::<Loan>::Refuse(destination.clone()), &[], true));
+        self.refused.push(destination);
+        // One that does not hear it is started again, and told everything.
+        if said.is_some_and(|said| said.is_err()) {
+            self.drop_proxy();
+        }
+    }
+
+    /// Adds a rule to those that hold.
+    ///
+    /// # Errors
+    /// When it does not go with them; those before stay.
+    pub fn allow(&mut self, rule: Rule) -> Result<(), rules::Faults> {
+        if self.is_cut {
+            return Ok(());
+        }
+        self.change(self.rules.iter().cloned().chain([rule]).collect())
+    }
+
+    /// Takes a rule away.
+    ///
+    /// # Errors
+    /// When the others do not go without it; then nothing is allowed any more.
+    pub fn withdraw(&mut self, rule: &Rule) -> Result<(), rules::Faults> {
+        let left = self.rules.iter().filter(|one| *one != rule).cloned().collect();
+        let changed = self.change(left);
+        if changed.is_err() {
+            self.cut();
+        }
+        changed
+    }
+
+    /// Puts other rules in force: here for names at once, in the proxy as soon as it says so.
+    ///
+    /// # Errors
+    /// When they are not valid; those before stay.
+    pub fn change(&mut self, rules: Vec<Rule>) -> Result<(), rules::Faults> {
+        self.compiled = Rules::compile(rules.clone())?;
+        self.rules = rules;
+        self.generation += 1;
+        if let Some(proxy) = &self.proxy
+            && say_rules(&proxy.line, &self.rules, self.generation).is_err()
+        {
+            // One that does not take rules must not go on with the earlier ones.
+            self.drop_proxy();
+        }
+        Ok(())
+    }
+
+    /// Lets nothing out any more, nor in: no rules are left, and what is open is closed.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+        if std::mem::take(&mut self.asks) {
+            self.refuse(None);
+        }
+        self.doors.close();
+        if let Some(proxy) = &self.proxy
+            && proxy.line.say(&Order::<Loan>::Unpublish, &[], true).is_err()
+        {
+            self.drop_proxy();
+        }
+        if self.change(Vec::new()).is_err() {
+            self.drop_proxy();
+        }
+    }
+}

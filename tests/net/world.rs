@@ -32,8 +32,17 @@ const HOSTS: &[(&str, &[&str])] = &[
     ("loop.test", &["127.0.0.1"]),
     ("meta.test", &["169.254.169.254"]),
     ("registry.npmjs.org", &[PUBLIC]),
+    ("pypi.org", &[PUBLIC]),
+    ("files.pythonhosted.org", &[PUBLIC]),
+    ("index.crates.io", &[PUBLIC]),
+    ("static.crates.io", &[PUBLIC]),
+    ("crates.io", &[PUBLIC]),
     ("github.com", &[PUBLIC]),
+    ("api.github.com", &[PUBLIC]),
     ("api.anthropic.com", &[PUBLIC]),
+    ("api.openai.com", &[PUBLIC]),
+    ("chatgpt.com", &[PUBLIC]),
+    ("generativelanguage.googleapis.com", &[PUBLIC]),
 ];
 
 /// Who runs it.
@@ -55,7 +64,7 @@ pub struct Said {
 }
 
 impl Said {
-    fn of(output: &Output) -> Self {
+    pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }
@@ -76,8 +85,8 @@ impl Said {
 /// The internet, and somebody's home beside it.
 pub struct World {
     holder: Child,
-    folder: tempfile::TempDir,
-    who: Who,
+    pub folder: tempfile::TempDir,
+    pub who: Who,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -163,7 +172,7 @@ impl World {
     }
 
     /// A program in this internet, as root.
-    fn inside(&self, program: &str) -> Command {
+    pub fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--net", "--mount", "--target", &self.holder.id().to_string(), "--", program]);
         command.stdin(Stdio::null());
@@ -201,8 +210,35 @@ impl World {
         assert!(child.wait().unwrap().success(), "{}", path.display());
     }
 
+    /// Has a directory of this machine in the person's home too, as if it had been installed there.
+    pub fn lends(&self, directory: &Path, at: &str) {
+        let at = self.home().join(at);
+        let mut above = self.home();
+        for part in at.strip_prefix(self.home()).unwrap().components() {
+            above.push(part);
+            if !above.exists() {
+                std::fs::create_dir(&above).unwrap();
+                if let Who::User(user) = self.who {
+                    std::os::unix::fs::chown(&above, Some(user), Some(user)).unwrap();
+                }
+            }
+        }
+        let made = self.inside("mount").arg("--bind").arg(directory).arg(&at).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// Waits until the command inside has made this file.
+    #[track_caller]
+    pub fn awaits(&self, name: &str) {
+        let (path, until) = (self.project().join(name), Instant::now() + Duration::from_secs(60));
+        while !path.exists() {
+            assert!(Instant::now() < until, "`{name}` was not made");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The proxies of this world.
-    fn proxies(&self) -> Vec<rustix::process::Pid> {
+    pub fn proxies(&self) -> Vec<rustix::process::Pid> {
         let program = self.folder.path().join("palisade-egress");
         let is_it = |path: &Path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program);
         let all = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| is_it(&entry.path()));
@@ -243,7 +279,7 @@ impl World {
         self.palisade_having(&[], arguments)
     }
 
-    fn palisade_having(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
+    pub fn palisade_having(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Command {
         let program = self.folder.path().join("palisade");
         let mut command = match self.who {
             Who::Root => self.inside("env"),
@@ -306,6 +342,20 @@ impl World {
 
     /// A forge at port 80: repositories with one commit each, served by git's own program, to which anybody may push.
     pub fn forge(&self, repositories: &[&str]) -> Forge {
+        self.forge_with(repositories, None)
+    }
+
+    /// The same with TLS, as this host.
+    pub fn secure_forge(&self, repositories: &[&str], host: &str) -> Forge {
+        let key = KeyPair::generate().unwrap();
+        let leaf = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        let identity = leaf.signed_by(&key, &self.issuer).unwrap().pem() + &key.serialize_pem();
+        let path = self.folder.path().join("forge.pem");
+        std::fs::write(&path, identity).unwrap();
+        self.forge_with(repositories, Some(&path))
+    }
+
+    fn forge_with(&self, repositories: &[&str], identity: Option<&Path>) -> Forge {
         let root = self.folder.path().join("forge");
         for name in repositories {
             let path = root.join(format!("{name}.git")).display().to_string();
@@ -318,7 +368,8 @@ impl World {
         let program = self.folder.path().join("forge.py");
         std::fs::write(&program, FORGE).unwrap();
         let mut command = self.inside("python3");
-        let child = command.arg(program).arg(PUBLIC).arg(root).stdout(Stdio::piped()).spawn().unwrap();
+        command.arg(program).arg(PUBLIC).arg(root).args(identity).stdout(Stdio::piped());
+        let child = command.spawn().unwrap();
         let mut forge = Forge(child);
         let mut ready = [0];
         forge.0.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
@@ -332,7 +383,7 @@ impl World {
     }
 
     /// Does something in a thread that is in this internet.
-    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let namespace = std::fs::File::open(format!("/proc/{}/ns/net", self.holder.id())).unwrap();
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
@@ -357,6 +408,13 @@ impl World {
     /// A web server that answers every request with what it got.
     pub fn http(&self, address: &str, port: u16) -> Server {
         Server::start(self.listen(address, port), None)
+    }
+
+    /// One that answers as it is told.
+    pub fn answering(&self, port: u16, hosts: &[&str], answers: Answers) -> Server {
+        let certificate = Certificate { expired: false, trusted: true };
+        let tls = (port != 80).then(|| self.identity(hosts, certificate));
+        Server::answering(self.listen(PUBLIC, port), tls, answers)
     }
 
     /// The same with TLS, as these hosts.
@@ -408,7 +466,7 @@ impl Drop for Forge {
 /// Gives requests to `git http-backend`, as a web server would.
 const FORGE: &str = r#"
 import http.server, os, subprocess, sys
-address, root = sys.argv[1:]
+address, root, *identity = sys.argv[1:]
 class Forge(http.server.BaseHTTPRequestHandler):
     def body(self):
         if self.headers.get('Transfer-Encoding') != 'chunked':
@@ -433,7 +491,11 @@ class Forge(http.server.BaseHTTPRequestHandler):
         self.send_header('Content-Length', str(len(content))); self.end_headers(); self.wfile.write(content)
     do_GET = do_POST = answer
     def log_message(self, *words): pass
-server = http.server.ThreadingHTTPServer((address, 80), Forge)
+server = http.server.ThreadingHTTPServer((address, 443 if identity else 80), Forge)
+if identity:
+    import ssl
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); context.load_cert_chain(identity[0])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
 sys.stdout.write('!'); sys.stdout.flush(); server.serve_forever()
 "#;
 
@@ -456,19 +518,52 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
+impl Request {
+    /// What it asks for, without its query.
+    pub fn path(&self) -> &str {
+        let target = self.head.split(' ').nth(1).unwrap_or_default();
+        target.split('?').next().unwrap_or_default()
+    }
+
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.filter(|(at, _)| at.eq_ignore_ascii_case(name)).map(|(_, value)| value).next()
+    }
+}
+
+/// What a server says to a request: the whole answer, as bytes.
+pub type Answers = Arc<dyn Fn(&Request) -> Vec<u8> + Send + Sync>;
+
+/// An answer with this status, these further fields (each with its line end) and this content.
+pub fn answer(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// Says what was asked.
+fn echo(request: &Request) -> Vec<u8> {
+    let told = format!("{}\n{}", request.head.replace('\r', ""), String::from_utf8_lossy(&request.body));
+    answer("200 OK", "", told.as_bytes())
+}
+
 impl Server {
     fn start(listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
+        Self::answering(listener, tls, Arc::new(echo))
+    }
+
+    fn answering(listener: TcpListener, tls: Option<Arc<rustls::ServerConfig>>, answers: Answers) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let all = Arc::clone(&seen);
         // Ends with the process: whoever listens for nobody harms nobody.
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let (seen, tls) = (Arc::clone(&all), tls.clone());
+                let (seen, tls, answers) = (Arc::clone(&all), tls.clone(), Arc::clone(&answers));
                 std::thread::spawn(move || match tls {
-                    None => serve(stream, &seen),
+                    None => serve(stream, &seen, &answers),
                     Some(config) => {
                         let connection = rustls::ServerConnection::new(config).unwrap();
-                        serve(rustls::StreamOwned::new(connection, stream), &seen);
+                        serve(rustls::StreamOwned::new(connection, stream), &seen, &answers);
                     }
                 });
             }
@@ -487,7 +582,7 @@ impl Server {
 }
 
 /// Answers requests until there are none.
-fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<Request>>) {
+fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<Request>>, answers: &Answers) {
     let mut bytes = Vec::new();
     let more = |bytes: &mut Vec<u8>, stream: &mut dyn Read| {
         let mut some = [0; 4096];
@@ -525,10 +620,10 @@ fn serve(mut stream: impl Read + Write, seen: &Mutex<Vec<Request>>) {
         }
         let length = if is_chunked { bytes.len() } else { length };
         let body: Vec<u8> = bytes.drain(..length).collect();
-        let told = format!("{}\n{}", head.replace('\r', ""), String::from_utf8_lossy(&body));
-        seen.lock().unwrap().push(Request { head, body });
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{told}", told.len());
-        if stream.write_all(answer.as_bytes()).and_then(|()| stream.flush()).is_err() {
+        let request = Request { head, body };
+        let answer = answers(&request);
+        seen.lock().unwrap().push(request);
+        if stream.write_all(&answer).and_then(|()| stream.flush()).is_err() {
             return;
         }
     }

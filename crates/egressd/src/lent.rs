@@ -16,6 +16,8 @@ use egress::http1::{Request, Resource};
 use rules::Host;
 use zeroize::Zeroizing;
 
+use crate::escapes::{self, unescaped};
+
 /// What stands in an answer where a secret was.
 const MASK: u8 = b'*';
 
@@ -89,8 +91,23 @@ impl Finder {
         })
     }
 
-    /// How many of the last bytes may be the beginning of something.
+    /// How many of the last bytes may be the beginning of something, escaped or not.
     fn unfinished(&self, bytes: &[u8]) -> usize {
+        let cut = escapes::unfinished(bytes);
+        let whole = bytes.get(..bytes.len() - cut).unwrap_or_default();
+        let hidden = match unescaped(whole) {
+            Some(plain) => {
+                let length = plain.bytes.len();
+                plain.written(&(length - self.begun(&plain.bytes)..length)).len() + cut
+            }
+            None if cut > 0 => self.begun(whole) + cut,
+            None => 0,
+        };
+        hidden.max(self.begun(bytes))
+    }
+
+    /// The same for bytes as they are.
+    fn begun(&self, bytes: &[u8]) -> usize {
         let most = self.longest.saturating_sub(1).min(bytes.len());
         let begins = |count: &usize| {
             let tail = bytes.get(bytes.len() - count..).unwrap_or_default();
@@ -217,13 +234,33 @@ impl Lent {
             let Some(loan) = loan else { return Err(self.astray(whose, place)) };
             let out = out.get_or_insert_with(Zeroizing::default);
             out.extend_from_slice(bytes.get(at..range.start).unwrap_or_default());
-            out.extend_from_slice(&write(loan.value.reveal()));
+            match loan.in_content || !is_content(place) {
+                true => out.extend_from_slice(&write(loan.value.reveal())),
+                false => out.extend(range.clone().map(|_| MASK)),
+            }
             at = range.end;
         }
         if let Some(out) = &mut out {
             out.extend_from_slice(bytes.get(at..).unwrap_or_default());
         }
-        Ok(out)
+        match self.behind_escapes(bytes) {
+            Some(whose) => Err(self.astray(whose, place)),
+            None => Ok(out),
+        }
+    }
+
+    /// Whose word is there once escapes are read, and not before.
+    fn behind_escapes(&self, bytes: &[u8]) -> Option<usize> {
+        let plain = unescaped(bytes)?;
+        let mut shown: Vec<usize> = self.words.all(bytes).map(|(_, whose, _)| whose).collect();
+        let mut hidden = self.words.all(&plain.bytes).map(|(_, whose, _)| whose);
+        hidden.find(|whose| match shown.iter().position(|one| one == whose) {
+            Some(at) => {
+                shown.swap_remove(at);
+                false
+            }
+            None => true,
+        })
     }
 
     /// Puts secrets into the head of a request that may go. True if one was put in.
@@ -312,7 +349,12 @@ impl Lent {
     pub(crate) fn masked(&self, bytes: &[u8]) -> Option<(Vec<u8>, String)> {
         let mut out = bytes.to_vec();
         let mut whose = None;
-        for (range, of, _) in self.values.all(bytes) {
+        let shown = self.values.all(bytes).map(|(range, of, _)| (range, of));
+        let plain = unescaped(bytes);
+        let hidden = plain.iter().flat_map(|plain| {
+            self.values.all(&plain.bytes).map(|(range, of, _)| (plain.written(&range), of))
+        });
+        for (range, of) in shown.chain(hidden) {
             out.get_mut(range).into_iter().flatten().for_each(|byte| *byte = MASK);
             whose = Some(of);
         }
@@ -329,10 +371,11 @@ pub(crate) struct Watch<'a> {
 impl Watch<'_> {
     pub(crate) fn look(&mut self, data: &[u8]) -> Result<(), Astray> {
         self.tail.extend_from_slice(data);
-        if let Some((_, whose, _)) = self.lent.words.all(&self.tail).next() {
+        let shown = self.lent.words.all(&self.tail).map(|(_, whose, _)| whose).next();
+        if let Some(whose) = shown.or_else(|| self.lent.behind_escapes(&self.tail)) {
             return Err(self.lent.astray(whose, "content"));
         }
-        let keeps = self.lent.words.longest.saturating_sub(1);
+        let keeps = self.lent.words.longest.saturating_mul(escapes::LONGEST);
         self.tail.drain(..self.tail.len().saturating_sub(keeps));
         Ok(())
     }
@@ -359,6 +402,11 @@ impl Mask<'_> {
     }
 }
 
+/// Whether this place is read by whoever answers, and not only by what lets requests in.
+fn is_content(place: &str) -> bool {
+    matches!(place, "content" | "message")
+}
+
 /// The user and password of a Basic header.
 fn basic(name: &str, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     if !name.eq_ignore_ascii_case("authorization") {
@@ -378,14 +426,17 @@ fn escaped(text: &str) -> String {
 }
 
 #[cfg(test)]
+mod escaped;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use egress::control::Value;
 
-    const WORD: &str = "sk-ant-api03-WORDwordWORDword0123456789";
-    const SECRET: &str = "sk-ant-api03-Secret/secret+SECRET~0987654";
+    pub(super) const WORD: &str = "sk-ant-api03-WORDwordWORDword0123456789";
+    pub(super) const SECRET: &str = "sk-ant-api03-Secret/secret+SECRET~0987654";
 
-    fn lent() -> Lent {
+    pub(super) fn lent() -> Lent {
         let hosts = vec![("api.test".to_owned(), 443)];
         Lent::new(vec![Loan {
             name: "KEY".into(),
@@ -393,14 +444,15 @@ mod tests {
             value: Value::new(SECRET.into()),
             hosts,
             is_decoy: false,
+            in_content: true,
         }])
     }
 
-    fn host(name: &str) -> Host {
+    pub(super) fn host(name: &str) -> Host {
         name.parse().unwrap()
     }
 
-    fn filled(request: &str, to: &str, is_private: bool) -> Result<(bool, String), Astray> {
+    pub(super) fn filled(request: &str, to: &str, is_private: bool) -> Result<(bool, String), Astray> {
         let mut request = Request::parse(request.as_bytes()).unwrap();
         let host = host(to);
         let filled = lent().fill(&mut request, Towards { host: &host, port: 443, is_private })?;
@@ -499,8 +551,9 @@ mod tests {
     fn egr_13_content_is_filled_as_its_kind_is_written() {
         let value = Value::new("se\"cret-value-with-quote".into());
         let hosts = vec![("api.test".to_owned(), 443)];
-        let lent =
-            Lent::new(vec![Loan { name: "KEY".into(), word: WORD.into(), value, hosts, is_decoy: false }]);
+        let loan =
+            Loan { name: "KEY".into(), word: WORD.into(), value, hosts, is_decoy: false, in_content: true };
+        let lent = Lent::new(vec![loan]);
         let host = host("api.test");
         let towards = Towards { host: &host, port: 443, is_private: true };
         let json = format!("{{\"key\":\"{WORD}\"}}");

@@ -10,6 +10,7 @@ mod asked;
 mod confine;
 mod connection;
 mod dial;
+mod escapes;
 mod first;
 mod held;
 mod house;

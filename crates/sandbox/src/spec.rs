@@ -218,6 +218,12 @@ impl Spec {
         self
     }
 
+    /// The places of the host that can be read inside where they are outside, besides what every sandbox has.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &Path> {
+        let read = self.places.iter().filter(|place| place.access == Access::Read && place.host == place.at);
+        read.map(|place| place.at.as_path())
+    }
+
     /// Further mounts, as they are.
     pub(crate) fn mounts(mut self, mounts: Vec<Mount>) -> Self {
         self.more.extend(mounts);

@@ -1,6 +1,10 @@
 //! Which certificates programs inside believe, when somebody outside looks into their TLS.
 
+mod java;
+
 use std::path::{Path, PathBuf};
+
+pub use self::java::store as java_store;
 
 use crate::plan::{Access, Mount};
 use crate::spec::Spec;
@@ -25,6 +29,19 @@ const VARIABLES: [&str; 10] = [
 ];
 
 impl Spec {
+    /// The files in which the Java programs inside keep what they trust.
+    #[must_use]
+    pub fn java_stores(&self) -> Vec<PathBuf> {
+        java::stores(&self.shown().collect::<Vec<_>>())
+    }
+
+    /// Covers these files with a store of the host, so that Java programs inside believe what is in it, and nothing else.
+    #[must_use]
+    pub fn java_trusting(self, store: &Path, stores: Vec<PathBuf>) -> Self {
+        let cover = |at| Mount { programs: false, ..Mount::host(store, at, Access::Read) };
+        self.mounts(stores.into_iter().map(cover).collect())
+    }
+
     /// Has programs inside believe the certificates in this file of the host, and no others.
     #[must_use]
     pub fn trusting(mut self, bundle: &Path) -> Self {

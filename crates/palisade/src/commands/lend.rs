@@ -59,6 +59,14 @@ struct Bound {
     hosts: Vec<String>,
 }
 
+impl Agent {
+    /// Whether a model of this agent is at one of these hosts.
+    fn is_asked_at(&self, hosts: &[(String, u16)]) -> bool {
+        let own = |host: &String| self.secrets.iter().any(|bound| bound.hosts.contains(host));
+        hosts.iter().any(|(host, _)| own(host))
+    }
+}
+
 /// All that is known.
 pub(super) fn agents() -> Result<Vec<Agent>, Failure> {
     let wrong = |error: toml::de::Error| Failure::Sandbox(format!("a document of `agents`: {error}"), 125);
@@ -147,15 +155,18 @@ impl Lending {
         }
         let word = word_for(&value).map_err(|error| wrong(&error.to_string()))?;
         if let Some(before) = self.loans.iter_mut().find(|loan| loan.name == name) {
+            before.in_content &= !agents()?.iter().any(|agent| agent.is_asked_at(&hosts));
             before.hosts.extend(hosts);
             return Ok(());
         }
+        let in_content = !agents()?.iter().any(|agent| agent.is_asked_at(&hosts));
         self.loans.push(Loan {
             name: name.to_owned(),
             word,
             value: Value::new(value),
             hosts,
             is_decoy: false,
+            in_content,
         });
         Ok(())
     }
@@ -176,7 +187,14 @@ pub(super) fn decoys(names: &[String], loans: &mut Vec<Loan>) -> Result<(), Fail
         }
         let word = decoy_for(name).map_err(|error| wrong(&error.to_string()))?;
         let value = Value::new(String::new());
-        loans.push(Loan { name: name.clone(), word, value, hosts: Vec::new(), is_decoy: true });
+        loans.push(Loan {
+            name: name.clone(),
+            word,
+            value,
+            hosts: Vec::new(),
+            is_decoy: true,
+            in_content: true,
+        });
     }
     Ok(())
 }

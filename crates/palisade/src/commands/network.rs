@@ -62,12 +62,19 @@ pub(super) struct Network {
     doors: Doors,
 }
 
-/// A file that is removed with its owner.
+/// A file of certificates, and maybe one for Java beside it; both are removed with their owner.
 struct Bundle(PathBuf);
+
+impl Bundle {
+    fn java(&self) -> PathBuf {
+        self.0.with_extension("jks")
+    }
+}
 
 impl Drop for Bundle {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(self.java());
     }
 }
 
@@ -149,14 +156,20 @@ impl Network {
     }
 
     /// What the sandbox has for it.
-    pub(super) fn shape(&self, spec: Spec) -> Spec {
+    pub(super) fn shape(&self, spec: Spec) -> Result<Spec, Failure> {
         let spec = spec.captured(self.listed.clone());
         let spec = if self.doors.ports().is_empty() { spec } else { spec.entered() };
         let spec = self.words.iter().fold(spec, |spec, (name, word)| spec.variable(name, word));
-        match &self.bundle {
-            Some(Bundle(path)) => spec.trusting(path),
-            None => spec,
+        let Some(bundle) = &self.bundle else { return Ok(spec) };
+        let spec = spec.trusting(&bundle.0);
+        let stores = spec.java_stores();
+        if stores.is_empty() {
+            return Ok(spec);
         }
+        let trusted = std::fs::read(&bundle.0).map_err(Failure::file(&bundle.0))?;
+        let store = sandbox::trust::java_store(&String::from_utf8_lossy(&trusted));
+        written(&bundle.java(), &store)?;
+        Ok(spec.java_trusting(&bundle.java(), stores))
     }
 
     /// The sandbox stands: from now on its connections are served.
@@ -415,10 +428,14 @@ fn bundle(certificate: &str, state: &Path, run: &RunId) -> Result<Bundle, Failur
     sweep(&folder, &state.join("live"));
     let path = folder.join(format!("{run}.pem"));
     let host = sandbox::trust::BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let mut new = std::fs::OpenOptions::new();
-    let mut file = new.write(true).create_new(true).mode(0o644).open(&path).map_err(Failure::file(&path))?;
     let bundle = Bundle(path);
-    file.write_all(&[host.as_slice(), b"\n", certificate.as_bytes()].concat())
-        .map_err(Failure::file(&bundle.0))?;
+    written(&bundle.0, &[host.as_slice(), b"\n", certificate.as_bytes()].concat())?;
     Ok(bundle)
+}
+
+/// A new file that everybody may read.
+fn written(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut new = std::fs::OpenOptions::new();
+    let file = new.write(true).create_new(true).mode(0o644).open(path);
+    file.and_then(|mut file| file.write_all(bytes)).map_err(Failure::file(path))
 }

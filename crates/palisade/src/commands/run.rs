@@ -116,7 +116,12 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         Err(failure) => return Err(asked.refused(&record, Refusal::Denied(failure.to_string()), failure)),
     };
     if let Some(network) = &network {
-        prepared.spec = network.shape(prepared.spec);
+        prepared.spec = match network.shape(prepared.spec) {
+            Ok(spec) => spec,
+            Err(failure) => {
+                return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure));
+            }
+        };
     }
     let held = begun.and_then(|begun| {
         let plan = prepared.spec.clone().plan_for(run.clone(), &begun).map_err(|error| broken(&error))?;

@@ -141,6 +141,14 @@ fn egr_05_models_are_reached_and_nothing_else_of_their_makers() {
         + GET api.anthropic.com/v1/models
         + GET api.anthropic.com/v1/models/claude-x
         + GET api.anthropic.com/api/hello
+        + HEAD api.anthropic.com/api/hello
+        + GET api.anthropic.com/api/claude_cli/bootstrap?entrypoint=sdk-cli
+        + GET api.anthropic.com/api/claude_code/policy_limits
+        + GET api.anthropic.com/api/claude_code_penguin_mode
+        + GET api.anthropic.com/api/directory/server-urls
+        - POST api.anthropic.com/api/directory/server-urls
+        - POST api.anthropic.com/api/event_logging/v2/batch
+        - POST api.anthropic.com/api/eval/sdk-x
         - POST api.anthropic.com/v1/files
         - GET api.anthropic.com/v1/files
         - POST api.anthropic.com/v1/messages/batches

@@ -7,6 +7,7 @@ mod authorize;
 mod bare;
 mod daemon;
 mod daemon_cost;
+mod egress;
 mod inside;
 mod launch;
 mod ledger_disk;
@@ -72,6 +73,7 @@ enum Item {
     Redact,
     Vault,
     Daemon,
+    Egress,
 }
 
 #[derive(Subcommand)]
@@ -85,6 +87,14 @@ enum Command {
         /// Where its directories are.
         place: PathBuf,
     },
+    /// Parts of the egress figures; the benchmark starts them itself.
+    #[command(hide = true)]
+    EgressPart {
+        /// Which.
+        name: String,
+        /// What it is told.
+        argument: String,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -96,6 +106,9 @@ fn main() -> anyhow::Result<ExitCode> {
     match &arguments.command {
         Some(Command::ServeBare) => return bare::serve().map(|()| ExitCode::SUCCESS),
         Some(Command::Warm { place }) => return launch::warm_alone(place).map(|()| ExitCode::SUCCESS),
+        Some(Command::EgressPart { name, argument }) => {
+            return egress::part(name, argument).map(|()| ExitCode::SUCCESS);
+        }
         None => {}
     }
     let machine = machine::described();
@@ -150,6 +163,12 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
         rows.extend(more);
         notes.extend(said);
         drop(one);
+    }
+    if wanted(Item::Egress) {
+        eprintln!("egress (other proxies too; this takes a few minutes) ...");
+        let (more, said) = egress::rows(&arguments.palisade)?;
+        rows.extend(more);
+        notes.extend(said);
     }
     if wanted(Item::Daemon) {
         eprintln!("daemon (fills a store first; this takes a while) ...");

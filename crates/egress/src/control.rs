@@ -273,6 +273,8 @@ pub enum Report {
         /// What went wrong, if something did.
         trouble: Option<String>,
     },
+    /// Several at once, in the order in which they were decided.
+    Several(Vec<Report>),
     /// There is nothing more to say.
     Last,
     /// It cannot go on.

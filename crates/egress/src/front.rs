@@ -339,7 +339,7 @@ impl Front {
                         is_whole = true;
                         break;
                     }
-                    Ok(Some((report, _))) => told.push(Told::Proxy(report)),
+                    Ok(Some((report, _))) => tell(&mut told, report),
                     Ok(None) | Err(_) => break,
                 }
             }
@@ -371,10 +371,13 @@ impl Front {
             let Some(proxy) = &self.proxy else { return };
             match proxy.line.hear::<Report>(false) {
                 Ok(Some((report, _))) => {
-                    if let Report::Used(used) = &report {
-                        self.used = *used;
+                    let before = told.len();
+                    tell(told, report);
+                    for one in told.get(before..).unwrap_or_default() {
+                        if let Told::Proxy(Report::Used(used)) = one {
+                            self.used = *used;
+                        }
                     }
-                    told.push(Told::Proxy(report));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 gone => {
@@ -526,6 +529,14 @@ impl Front {
 impl Drop for Front {
     fn drop(&mut self) {
         self.drop_proxy();
+    }
+}
+
+/// What the proxy says, one by one.
+fn tell(told: &mut Vec<Told>, report: Report) {
+    match report {
+        Report::Several(reports) => told.extend(reports.into_iter().map(Told::Proxy)),
+        one => told.push(Told::Proxy(one)),
     }
 }
 

@@ -27,6 +27,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use egress::control::{Line, Order, Report};
 
@@ -34,6 +35,12 @@ use crate::house::House;
 
 /// Threads that carry; more do not help on the machines that agents run on, and each has its own memory.
 const MOST_THREADS: usize = 4;
+/// Reports in one packet.
+const AT_ONCE: usize = 64;
+/// What strangers chose of them, in bytes; one report may have more by itself.
+const ROOM: usize = 16 * 1024;
+/// How long reports are gathered while there are many.
+const MOMENT: Duration = Duration::from_millis(4);
 
 fn main() -> ExitCode {
     let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(Line::of) else { return ExitCode::from(2) };
@@ -124,14 +131,58 @@ fn sign(line: &Line, house: &House, memory: Option<&OwnedFd>) -> io::Result<()> 
 
 /// Says what was decided, in the order in which it was.
 fn speak(line: &Line, mut said: tokio::sync::mpsc::Receiver<Report>) {
-    while let Some(report) = said.blocking_recv() {
-        if line.say(&report, &[], true).is_err() {
-            // A proxy whose word nobody hears must not go on.
-            std::process::exit(1);
+    let mut spoke = Instant::now();
+    while let Some(first) = said.blocking_recv() {
+        // Whoever has just spoken waits a moment, so that much is said at once and little at once.
+        if spoke.elapsed() < MOMENT {
+            std::thread::sleep(MOMENT);
         }
-        if report == Report::Last {
+        let mut is_last = first == Report::Last;
+        let (mut room, mut reports) = (ROOM.saturating_sub(size(&first)), vec![first]);
+        while !is_last && room > 0 && reports.len() < AT_ONCE {
+            let Ok(next) = said.try_recv() else { break };
+            is_last = next == Report::Last;
+            room = room.saturating_sub(size(&next));
+            reports.push(next);
+        }
+        let last = if is_last { reports.pop() } else { None };
+        let several = match reports.len() {
+            0 => None,
+            1 => reports.pop(),
+            _ => Some(Report::Several(reports)),
+        };
+        for report in several.into_iter().chain(last) {
+            if line.say(&report, &[], true).is_err() {
+                // A proxy whose word nobody hears must not go on.
+                std::process::exit(1);
+            }
+        }
+        if is_last {
             return;
         }
+        spoke = Instant::now();
+    }
+}
+
+/// About how many bytes the parts of a report are that strangers choose.
+fn size(report: &Report) -> usize {
+    match report {
+        Report::Judged { wanted, .. }
+        | Report::Over { wanted, .. }
+        | Report::Finding { wanted, .. }
+        | Report::TooMuch { wanted, .. }
+        | Report::Stolen { wanted, .. } => wanted.path.as_ref().map_or(0, String::len),
+        Report::Unusable { why, .. } => why.len(),
+        Report::Authority { .. }
+        | Report::Holds { .. }
+        | Report::Several(_)
+        | Report::Came { .. }
+        | Report::Used(_)
+        | Report::Entered { .. }
+        | Report::Asks { .. }
+        | Report::Unasked { .. }
+        | Report::Last
+        | Report::Broken { .. } => 0,
     }
 }
 
@@ -139,4 +190,44 @@ fn taken(listener: OwnedFd) -> io::Result<tokio::net::TcpListener> {
     let listener = std::net::TcpListener::from(listener);
     listener.set_nonblocking(true)?;
     tokio::net::TcpListener::from_std(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use egress::control::{Verdict, Wanted};
+
+    #[test]
+    fn egr_19_reports_are_said_in_their_order_and_within_a_packet_however_many_and_long() {
+        let (near, far) = Line::pair().unwrap();
+        let (reports, said) = tokio::sync::mpsc::channel(4096);
+        let judged = |number: u16| Report::Judged {
+            // A path of strangers is as long as a head lets it be.
+            wanted: Wanted {
+                host: "x.test".into(),
+                port: number,
+                method: Some("GET".into()),
+                path: Some("/".repeat(if number.is_multiple_of(7) { 60_000 } else { 10 })),
+            },
+            verdict: Verdict::Refused { why: "no".into() },
+            address: None,
+            from: None,
+        };
+        (0..500).for_each(|number| reports.blocking_send(judged(number)).unwrap());
+        reports.blocking_send(Report::Last).unwrap();
+        let speaker = std::thread::spawn(move || speak(&far, said));
+        let (mut heard, mut packets) = (Vec::new(), 0);
+        loop {
+            let (report, _) = near.hear::<Report>(true).unwrap().unwrap();
+            packets += 1;
+            match report {
+                Report::Several(several) => heard.extend(several),
+                Report::Last => break,
+                one => heard.push(one),
+            }
+        }
+        speaker.join().unwrap();
+        assert!(heard.into_iter().eq((0..500).map(judged)));
+        assert!(packets < 250, "{packets}");
+    }
 }

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 1 << 20;
 /// Pipes that are kept for the next one.
 const MOST_KEPT: usize = 64;
 /// How much a pipe holds, where one may have that much.
-const ROOM: usize = 256 * 1024;
+const ROOM: usize = 1 << 20;
 
 /// Pipes that nobody uses just now.
 #[derive(Debug, Default)]

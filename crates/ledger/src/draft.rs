@@ -211,6 +211,11 @@ pub(crate) fn mark_closes(body: &[u8], seq: u64) -> Vec<u8> {
 
 /// Appends `text` as the inside of a JSON string of at most `max` bytes; a longer one ends in `[cut]`.
 pub(crate) fn escape(out: &mut Vec<u8>, text: &str, max: usize) {
+    // Most texts: short, and nothing in them to escape.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+    if text.len() <= max && text.bytes().all(is_plain) {
+        return out.extend_from_slice(text.as_bytes());
+    }
     let start = out.len();
     let room = max.saturating_sub(CUT.len());
     let mut last_fit = start;

@@ -5,6 +5,8 @@
 //! is the person's own terminal, and they need them. What is kept of a run loses them ([`kept`]).
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -239,8 +241,28 @@ fn write(mut out: impl Write, text: &str, reveals: bool) -> bool {
 pub(crate) fn kept(text: &str) -> String {
     static KEPT: LazyLock<Redactor> =
         LazyLock::new(|| Redactor::new().for_others(api::own_home().as_deref()));
+    if CLEAN.with_borrow(|clean| clean.contains(text)) {
+        return text.to_owned();
+    }
     let tamed = redact::tame(text.as_bytes());
-    String::from_utf8_lossy(&KEPT.scrub_bytes(&tamed)).into_owned()
+    let kept = String::from_utf8_lossy(&KEPT.scrub_bytes(&tamed)).into_owned();
+    if kept == text && text.len() <= LONGEST_CLEAN {
+        CLEAN.with_borrow_mut(|clean| {
+            if clean.len() >= MOST_CLEAN {
+                clean.clear();
+            }
+            clean.insert(text.to_owned())
+        });
+    }
+    kept
+}
+
+/// Words of which nothing has to be taken away, and how long they may be: entries of one run say the same ones again and
+/// again. What loses something is not among them, so no secret is.
+const MOST_CLEAN: usize = 512;
+const LONGEST_CLEAN: usize = 256;
+thread_local! {
+    static CLEAN: RefCell<HashSet<String>> = RefCell::default();
 }
 
 /// The words of a command as they are kept in such a record: a secret is known by the word before it too.
@@ -317,6 +339,18 @@ pub(crate) fn moment(millis: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_is_the_same_the_second_time_and_no_secret_is_remembered() {
+        let secret = concat!("ghp_", "abcdefghijklmnopqrstuvwxyz0123456789");
+        for _ in 0..2 {
+            assert_eq!(kept("GET"), "GET");
+            assert!(!kept(secret).contains("uvwxyz0123456789"));
+        }
+        CLEAN.with_borrow(|clean| assert!(clean.contains("GET") && !clean.contains(secret)));
+        (0..2 * MOST_CLEAN).for_each(|number| drop(kept(&format!("n{number}"))));
+        CLEAN.with_borrow(|clean| assert!(clean.len() <= MOST_CLEAN));
+    }
 
     #[test]
     fn moments_are_dates() {

@@ -247,7 +247,7 @@ impl<'a> Pass<'a> {
             Self::Watch(_, watch) => watch.look(data).map(|()| data.into()).map_err(Trouble::Astray),
             Self::Mask(_, mask, calls) => {
                 let is_whole = calls.as_mut().is_some_and(|calls| calls.is_whole_after(data));
-                Ok(mask.pass(data, is_end || is_whole).into())
+                Ok(mask.pass(data, is_end || is_whole))
             }
         }
     }

@@ -240,7 +240,7 @@ fn masked(
         Event::Close(None) => Event::Close(None),
         Event::Close(Some((code, why))) => Event::Close(Some((code, utf8(whole(why.into_bytes()))?))),
         Event::Piece { kind, compressed, first, last, bytes } => {
-            let bytes = pieces.pass(&bytes, last);
+            let bytes = pieces.pass(&bytes, last).into_owned();
             *found = pieces.found.clone().or(found.take());
             Event::Piece { kind, compressed, first, last, bytes }
         }

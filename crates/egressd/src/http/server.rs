@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -62,7 +63,9 @@ impl Server {
     async fn is_quiet(&mut self) -> bool {
         match &mut self.speaks {
             Speaks::One(read) => {
-                timeout(Duration::ZERO, read.stream.read_buf(&mut read.bytes)).await.is_err()
+                // Looked at once, without a timer.
+                let mut reads = std::pin::pin!(read.stream.read_buf(&mut read.bytes));
+                poll_fn(|cx| Poll::Ready(reads.as_mut().poll(cx).is_pending())).await
             }
             Speaks::Two(_, driver) => !driver.0.is_finished(),
         }

@@ -205,7 +205,8 @@ impl<'a> Seen<'a> {
                 | Report::Authority { .. }
                 | Report::Last
                 | Report::Asks { .. }
-                | Report::Unasked { .. },
+                | Report::Unasked { .. }
+                | Report::Several(_),
             ) => None,
         }
     }

@@ -116,5 +116,7 @@ fuzz_target!(|input: Input<'_>| {
     }
     let Some((written, unseen)) = form(value, which) else { return };
     let output = scrubbed(&redactor, &[before, &written, after].concat(), &cuts);
-    assert!(!contains(&output, &unseen), "a known value survived as form {}: {output:?}", which % 8);
+    // What the fuzzer wrote itself may be those characters of base64 without the ones at both ends: it is no value then.
+    let wrote = matches!(which % 8, 1 | 2) && (contains(before, &unseen) || contains(after, &unseen));
+    assert!(wrote || !contains(&output, &unseen), "a known value survived as form {}: {output:?}", which % 8);
 });

@@ -97,12 +97,21 @@ pub(crate) fn each_block(
     from: usize,
     of: impl Fn(&[u8; BLOCK]) -> u64,
 ) -> impl Iterator<Item = usize> {
-    blocks(slice(text, from, text.len()), of).zip((from..).step_by(BLOCK)).flat_map(|(mut word, base)| {
-        std::iter::from_fn(move || {
-            let place = (word != 0).then(|| base + length(word.trailing_zeros()));
-            word &= word.wrapping_sub(1);
-            place
-        })
+    let (whole, rest) = slice(text, from, text.len()).as_chunks::<BLOCK>();
+    let (mut whole, mut rest) = (whole.iter(), Some(rest).filter(|rest| !rest.is_empty()));
+    let (mut word, mut base, mut next) = (0_u64, from, from);
+    std::iter::from_fn(move || {
+        // A short loop, as most blocks have none.
+        while word == 0 {
+            word = match whole.next() {
+                Some(block) => of(block),
+                None => rest.take().map(|rest| of(&padded(rest)) & first_bits(rest.len()))?,
+            };
+            (base, next) = (next, next + BLOCK);
+        }
+        let place = base + length(word.trailing_zeros());
+        word &= word - 1;
+        Some(place)
     })
 }
 
@@ -154,22 +163,20 @@ pub(crate) fn first_bits(length: usize) -> u64 {
 /// Where at least `least` members stand from there on, within this word and the next.
 #[inline]
 pub(crate) fn followed(word: u64, next: u64, least: usize) -> u64 {
-    // Without a way out, as the processor cannot guess where there is none; the usual length by numbers that it knows.
+    // Without a way out, as the processor cannot guess where there is none; the usual lengths by numbers that it knows.
     let mut all = u128::from(word) | u128::from(next) << u64::BITS;
-    if least == USUAL {
-        for step in [1, 2, 4, 8, USUAL - 16] {
-            all &= all >> step;
-        }
-    } else if (16..=32).contains(&least) {
-        for step in [1, 2, 4, 8, least - 16] {
-            all &= all >> step;
-        }
-    } else {
-        let mut have = 1;
-        while have < least {
-            let step = have.min(least - have);
-            all &= all >> step;
-            have += step;
+    match least {
+        USUAL => [1, 2, 4, 8, USUAL - 16].into_iter().for_each(|step| all &= all >> step),
+        16 => [1, 2, 4, 8].into_iter().for_each(|step| all &= all >> step),
+        8 => [1, 2, 4].into_iter().for_each(|step| all &= all >> step),
+        17..=32 => [1, 2, 4, 8, least - 16].into_iter().for_each(|step| all &= all >> step),
+        _ => {
+            let mut have = 1;
+            while have < least {
+                let step = have.min(least - have);
+                all &= all >> step;
+                have += step;
+            }
         }
     }
     low(all)

@@ -228,7 +228,12 @@ impl Machine {
         families(unit, from, limit, also.homes.as_ref(), &mut self.carry, &mut self.finds);
         let back = if self.is_inside_line { from.saturating_sub(REACH) } else { from };
         self.runs.clear();
-        let least = rules.known.shortest_run().map_or(RANDOM, |run| run.min(RANDOM));
+        // One of a few lengths: a number that the compiler knows is worth more than a few runs that hold nothing.
+        let least = match rules.known.shortest_run() {
+            None | Some(RANDOM..) => RANDOM,
+            Some(16..) => 16,
+            Some(shorter) => shorter.min(8),
+        };
         runs(unit, back, least, is_run, &mut self.runs);
         // What began in the piece before was judged there.
         let is_judged = self.is_inside_line && before(unit, from).is_some_and(is_run);

@@ -66,8 +66,20 @@ pub(super) fn find(
     room: &mut Room,
     tell: &mut impl FnMut(usize, usize),
 ) {
+    hex(index, slice(text, start, end), start, room, tell);
+    find_base64(index, text, start, end, room, tell);
+}
+
+/// Finds values in the run `start..end` that are base64.
+pub(super) fn find_base64(
+    index: &Index,
+    text: &[u8],
+    start: usize,
+    end: usize,
+    room: &mut Room,
+    tell: &mut impl FnMut(usize, usize),
+) {
     let run = slice(text, start, end);
-    hex(index, run, start, room, tell);
     // Names and paths have small letters; base64 of most values has capitals.
     let may_be_base64 = !index.has_capitals() || run.iter().any(u8::is_ascii_uppercase);
     if run.len() < index.shortest_run() || !may_be_base64 {

@@ -130,13 +130,15 @@ impl Index {
         let stride = (shortest + 1).saturating_sub(width).clamp(1, most);
         let plain = || texts.iter().filter(|text| text.is_plain);
         let is_of_runs = plain().all(|text| text.bytes.iter().copied().all(is_run));
-        let is_ascii = texts.iter().all(|text| text.bytes.is_ascii());
+        let all = || texts.iter().flat_map(|text| text.bytes.iter().copied());
+        let range = (all().min().unwrap_or(0), all().max().unwrap_or(u8::MAX));
+        let is_ascii = range.1 < 0x80;
         let has_capitals = texts.iter().all(|text| decode::has_capitals(&text.bytes));
         let mut index = Self {
             texts,
             shortest,
             shortest_run: (shortest.min(LINE) * 8 - 4) / 6,
-            rows: Rows::of(shortest.min(LINE), PIECE, is_ascii),
+            rows: Rows::of(shortest.min(LINE), PIECE, range),
             width,
             stride,
             is_of_runs,
@@ -200,6 +202,8 @@ impl Index {
             }
         }
         let span = self.stride + self.width - 1;
+        // Twice as much as what is in one text only.
+        let common_to_few = 2 * u64::try_from(self.stride).unwrap_or(1);
         let mut entries = Vec::new();
         for (number, text) in self.texts.iter().enumerate() {
             let Ok(number) = u32::try_from(number) else { break };
@@ -215,7 +219,15 @@ impl Index {
                     let window = hashed.iter().skip(window).take(self.stride);
                     window.map(|bytes| u64::from(common.get(slot(*bytes)).copied().unwrap_or(0))).sum()
                 };
-                let Some(window) = (part..=last).min_by_key(|window| shared(*window)) else { break };
+                let has_capital = |window: usize| {
+                    slice(&text.bytes, window, window + span).iter().any(u8::is_ascii_uppercase)
+                };
+                // Of those that have little in common, one with a capital: most text has none.
+                let rank = |window: usize| {
+                    let shared = shared(window);
+                    (shared / common_to_few, !has_capital(window), shared)
+                };
+                let Some(window) = (part..=last).min_by_key(|window| rank(*window)) else { break };
                 // A line of wrapped base64 holds 48 bytes: windows of a long text stand no further apart.
                 let first = Some(part).filter(|first| *first > 0 && window - first > STEP);
                 part = if is_last { text.bytes.len() } else { part + APART };

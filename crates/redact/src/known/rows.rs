@@ -25,17 +25,29 @@ pub(super) struct Rows {
     piece: usize,
     /// All bits, if all values are ASCII.
     if_ascii: u64,
+    /// All bits, if they also have nothing that controls a terminal.
+    if_printed: u64,
 }
 
 const fn each(bits: u8) -> u64 {
     u64::from_le_bytes([bits; SAMPLE])
 }
 
+/// The highest bit but one of letters, `8` and `9`, and not of a colon.
+const fn high(sample: u64) -> u64 {
+    (sample | sample << 2 & sample << 3 & !(sample << 5)) & each(0x40)
+}
+
 impl Rows {
-    /// Of values of which `shortest` bytes are read and `piece` bytes count, and whether all of them are ASCII.
-    pub(super) fn of(shortest: usize, piece: usize, is_ascii: bool) -> Self {
-        let if_ascii = if is_ascii { u64::MAX } else { 0 };
-        Self { least: 2 * shortest, piece: 2 * piece.min(shortest), if_ascii }
+    /// Of values of which `shortest` bytes are read and `piece` bytes count, and between which bytes all of them are.
+    pub(super) fn of(shortest: usize, piece: usize, (first, last): (u8, u8)) -> Self {
+        let all_if = |is: bool| if is { u64::MAX } else { 0 };
+        Self {
+            least: 2 * shortest,
+            piece: 2 * piece.min(shortest),
+            if_ascii: all_if(last < 0x80),
+            if_printed: all_if(last < 0x80 && first >= 0x20),
+        }
     }
 
     /// Whether these may all be hex digits or what stands between such, and of a value.
@@ -43,9 +55,19 @@ impl Rows {
     const fn may_be_paired(self, sample: u64) -> bool {
         // Letters from `h` on have one of two bits that those before have not.
         let others = sample & (sample << 2 | sample << 3) & each(0x40) | sample & each(0x80);
-        // Of letters, `8` and `9`, and not of a colon.
-        let high = (sample | sample << 2 & sample << 3 & !(sample << 5)) & each(0x40);
+        let high = high(sample);
         others | (high & high >> 8 & self.if_ascii) == 0
+    }
+
+    /// Whether digits that may be of a value may be so side by side: of printed text, one of two is from `2` to `7`, which
+    /// the first one of a byte is. Dates and most digests have others.
+    #[inline]
+    const fn may_be_printed(self, sample: u64) -> bool {
+        // `0` and `1` have two bits, and none of three others.
+        let low =
+            sample << 1 & sample << 2 & !(sample | sample << 3 | sample << 4 | sample << 5) & each(0x40);
+        let bad = high(sample) | low;
+        bad & bad >> 8 & self.if_printed == 0
     }
 
     /// Whether these may all be hex digits.
@@ -76,14 +98,10 @@ impl Rows {
         false
     }
 
-    /// The next row in `text[from..]`, where none reaches in from before, that has something between its digits.
+    /// The next row in `text[from..]`, where none reaches in from before.
     pub(super) fn next(self, text: &[u8], from: usize) -> Option<(usize, usize)> {
         let (mut done, mut place) = (from, from);
         while let Some(sampled) = self.sampled(text, place) {
-            if !self.may_be_around(text, sampled) {
-                place = sampled + self.step();
-                continue;
-            }
             let lead = slice(text, done, sampled).iter().rev().take_while(|byte| PAIRED.has(**byte)).count();
             let end = PAIRED.run(text, sampled);
             if let Some(row) = self.row(text, sampled - lead, end) {
@@ -97,20 +115,21 @@ impl Rows {
 
     /// The next sample from `from` on that may be in a row.
     fn sampled(self, text: &[u8], from: usize) -> Option<usize> {
-        let rest = slice(text, from, text.len());
-        let found = if self.step() == FAR { self.first::<FAR>(rest) } else { self.first::<NEAR>(rest) };
-        found.map(|place| from + place)
+        if self.step() == FAR { self.first::<FAR>(text, from) } else { self.first::<NEAR>(text, from) }
     }
 
     /// The first sample that may be in a row, of those so far apart. Numbers that the compiler knows make the loop short.
     #[inline]
-    fn first<const APART: usize>(self, text: &[u8]) -> Option<usize> {
-        let may_be = |part: &[u8]| {
-            part.first_chunk().is_some_and(|sample| self.may_be_here(u64::from_le_bytes(*sample)))
+    fn first<const APART: usize>(self, text: &[u8], from: usize) -> Option<usize> {
+        let may_be = |number: usize, part: &[u8]| {
+            let is_likely =
+                part.first_chunk().is_some_and(|sample| self.may_be_here(u64::from_le_bytes(*sample)));
+            is_likely && self.may_be_around(text, from + number * APART)
         };
-        let (parts, rest) = text.as_chunks::<APART>();
-        let found = parts.iter().position(|part| may_be(part));
-        found.or_else(|| may_be(rest).then_some(parts.len())).map(|part| part * APART)
+        let (parts, rest) = slice(text, from, text.len()).as_chunks::<APART>();
+        let mut numbered = parts.iter().enumerate();
+        let found = numbered.find(|(number, part)| may_be(*number, *part)).map(|(number, _)| number);
+        found.or_else(|| may_be(parts.len(), rest).then_some(parts.len())).map(|number| from + number * APART)
     }
 
     #[inline]
@@ -120,12 +139,17 @@ impl Rows {
     }
 
     /// Whether enough around the sample here may be a row.
+    #[cold]
     fn may_be_around(self, text: &[u8], place: usize) -> bool {
         let sample = |from: usize| text.get(from..).and_then(|rest| rest.first_chunk()).copied();
+        let may_be_printed = |sample| self.may_be_printed(u64::from_le_bytes(sample));
+        if !sample(place).is_some_and(may_be_printed) {
+            return false;
+        }
         if !slice(text, place, place + SAMPLE).iter().fold(true, |are, byte| are & PAIRED.has(*byte)) {
             return false;
         }
-        let may_be = |sample| self.may_be_paired(u64::from_le_bytes(sample));
+        let may_be = |sample| self.may_be_paired(u64::from_le_bytes(sample)) && may_be_printed(sample);
         // What is long has as many before it or behind it.
         if self.step() == FAR
             && !sample(place + SAMPLE).is_some_and(may_be)
@@ -149,7 +173,7 @@ impl Rows {
 
     /// A row without what stands around its digits, if they are enough.
     fn row(self, text: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
-        if end - start <= self.least {
+        if end - start < self.least {
             return None;
         }
         let is_between = |byte: &&u8| !HEX.has(**byte);
@@ -164,9 +188,7 @@ impl Rows {
             longest = longest.max(stretch);
             was_high = is_high;
         }
-        // Without anything between them they are found as one run.
-        let is_row = digits >= self.least && digits < end - start && longest >= self.piece;
-        is_row.then_some((start, end))
+        (digits >= self.least && longest >= self.piece).then_some((start, end))
     }
 }
 
@@ -182,11 +204,14 @@ mod tests {
             usize::try_from(state >> 33).unwrap() % below
         };
         for round in 0..6_000 {
-            let rows = Rows::of(8 + next(16), 20, round % 2 == 0);
+            let range = [(0x20, 0x7f), (0, 0x7f), (0, 0xff)][round % 3];
+            let rows = Rows::of(8 + next(16), 20, range);
             let lead: Vec<u8> = (0..next(120)).map(|_| b"ghij .,ab01-"[next(12)]).collect();
             let tail: Vec<u8> = (0..next(120)).map(|_| b"ghij .,ab01-"[next(12)]).collect();
             let size = rows.least / 2 + next(20);
-            let value: Vec<u8> = (0..size).map(|_| u8::try_from(next(0x60)).unwrap() + 0x20).collect();
+            let (first, last) = (usize::from(range.0), usize::from(range.1));
+            let value: Vec<u8> =
+                (0..size).map(|_| u8::try_from(first + next(last + 1 - first)).unwrap()).collect();
             let digits = hex::encode(&value);
             let groups: Vec<&str> = digits
                 .as_bytes()
@@ -202,14 +227,17 @@ mod tests {
                 text[first..last].escape_ascii(),
                 text.escape_ascii()
             );
-            let run = [&b"x"[..].repeat(next(70)), digits.as_bytes(), &b"y"[..].repeat(next(70))].concat();
+            let lead = next(70);
+            let run = [&b"x"[..].repeat(lead), digits.as_bytes(), &b"y"[..].repeat(next(70))].concat();
             assert!(rows.may_be_in(&run), "{}", run.escape_ascii());
+            let found = rows.next(&run, 0);
+            assert_eq!(found, Some((lead, lead + digits.len())), "{}", run.escape_ascii());
         }
     }
 
     #[test]
     fn text_and_digests_are_no_rows() {
-        let rows = Rows::of(16, 20, true);
+        let rows = Rows::of(16, 20, (0x20, 0x7f));
         for text in [
             "the quick brown fox jumps over the lazy dog and runs away",
             "                                                        a",

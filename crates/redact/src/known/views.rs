@@ -1,11 +1,11 @@
 //! Reads text as those do that it is written for: URLs (`%2F`), strings of programs (`\x2f`, `\u002f`, `\057`), markup
-//! (`&#47;`), sixteen bits for each character, pairs of hex digits with something between them; and finds values there.
+//! (`&#47;`), sixteen bits for each character, hex digits with or without something between them; and finds values there.
 //!
 //! Flow: a sign of such a writing -> its line, read that way ([`View`]) -> values in it, also as base64 and hex -> places in the
 //! text. What was read is read once more where it still holds such a sign: URLs within URLs, strings within strings.
 //!
 //! Invariant: every writing is looked for by one pass over the text, and a line is read once for each writing that it has a
-//! sign of. Not here: base64 and hex in one run ([`super::decode`]).
+//! sign of. Not here: base64 ([`super::decode`]).
 
 use zeroize::Zeroize;
 
@@ -225,7 +225,7 @@ fn line(
     }
 }
 
-/// Hex digits in pairs or fours: `68:75:6e`, `68 75 6e`, `6875 6e74`.
+/// Hex digits, also in pairs or fours: `68756e74`, `68:75:6e`, `68 75 6e`, `6875 6e74`.
 fn pairs(index: &Index, text: &[u8], from: usize, room: &mut Room, tell: &mut impl FnMut(usize, usize)) {
     let next = |from: usize| index.rows().next(text, from);
     for (start, end) in std::iter::successors(next(from), |(_, end)| next(*end)) {
@@ -245,8 +245,7 @@ fn row(
     tell: &mut impl FnMut(usize, usize),
 ) {
     gather(slice(text, start, end), room);
-    // Without anything between them they are found as one run.
-    if room.len() == end - start || !index.may_hold_hex(room) {
+    if !index.may_hold_hex(room) {
         return;
     }
     let digits: Vec<usize> =

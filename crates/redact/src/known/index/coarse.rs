@@ -56,19 +56,28 @@ pub(super) const SHORT: usize = 4 * FAR + FOUR;
 
 /// Which parts of windows may be there: 8 KiB.
 #[derive(Default)]
-pub(super) struct Parts(Vec<u64>);
+pub(super) struct Parts {
+    words: Vec<u64>,
+    is_empty: bool,
+}
 
 impl Parts {
     /// Of all within these windows.
     pub(super) fn of<'a>(windows: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut words = vec![0; 1 << 10];
+        let (mut words, mut is_empty) = (vec![0; 1 << 10], true);
         for part in windows.flat_map(|window| window.array_windows()) {
+            is_empty = false;
             let (word, bit) = Self::place(*part);
             if let Some(word) = words.get_mut(word) {
                 *word |= 1 << bit;
             }
         }
-        Self(words)
+        Self { words, is_empty }
+    }
+
+    /// Whether there is none.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.is_empty
     }
 
     #[inline]
@@ -81,8 +90,9 @@ impl Parts {
     #[inline]
     pub(super) fn has(&self, part: [u8; FOUR]) -> bool {
         let (word, bit) = Self::place(part);
-        self.0.get(word).is_some_and(|word| word >> bit & 1 != 0)
+        self.words.get(word).is_some_and(|word| word >> bit & 1 != 0)
     }
+
     /// Whether one of a few at the beginning may be there.
     #[inline]
     pub(super) fn has_some(&self, block: &[u8; BLOCK]) -> bool {

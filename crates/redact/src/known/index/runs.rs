@@ -1,4 +1,4 @@
-//! Which runs of characters may hold a value, as it is or as base64 or hex.
+//! Which runs of characters may hold a value, as it is or as base64.
 //!
 //! Flow: many runs -> those that a few bytes of do not rule out (a bit for each) -> those that hold a few bytes of a value
 //! -> all of it is read ([`decode`]).
@@ -14,6 +14,9 @@ use crate::known::decode::{self, Room};
 const ELEVEN: usize = 11;
 /// Those and three more: wherever a group begins.
 const READ: usize = ELEVEN + 3;
+
+/// A run that is longer likely has a few bytes that are hit by chance.
+const LONG: usize = 2 * BLOCK;
 
 /// Of a run of base64, where eight bytes begin that are looked up where values are looked up so far apart: a bit for each.
 pub(super) fn looked_up(stride: usize) -> u64 {
@@ -81,6 +84,13 @@ fn some<const N: usize>(run: &[u8], apart: usize, is: impl Fn(&[u8; N]) -> bool)
     some
 }
 
+/// Which of at most [`BLOCK`] runs have a capital: a bit for each.
+fn capitals(text: &[u8], runs: &[(usize, usize)]) -> u64 {
+    runs.iter().enumerate().fold(0, |capitals, (turn, (start, end))| {
+        capitals | u64::from(has_capital(slice(text, *start, text.len()), end - start)) << turn
+    })
+}
+
 /// Which of those that a bit is set for are of a kind: a bit for each.
 #[inline]
 fn marked<T>(all: &[T], mut bits: u64, is: impl Fn(&T) -> bool) -> u64 {
@@ -104,7 +114,7 @@ fn chosen<T>(all: &[T], mut bits: u64) -> impl Iterator<Item = &T> {
 }
 
 impl Index {
-    /// Tells every occurrence in `text[from..]` as it stands there, and in the runs of this text as base64 and hex.
+    /// Tells every occurrence in `text[from..]` as it stands there, and in the runs of this text as base64.
     pub(in crate::known) fn find_all(
         &self,
         text: &[u8],
@@ -118,26 +128,16 @@ impl Index {
         }
         for runs in runs.chunks(BLOCK) {
             let of = |bits| chosen(runs, bits).map(|(start, end)| (*start, *end));
-            let (capital, hex) = self.looks(text, runs);
+            let capital = capitals(text, runs);
             for (start, end) in of(self.may_be_plain(text, runs, capital)) {
                 self.find(slice(text, 0, end), start, Read::Plain, tell);
             }
-            let held = marked(runs, hex, |(start, end)| self.has_hex(slice(text, *start, *end)));
             let base64 = if self.has_capitals { capital } else { u64::MAX };
-            let base64 = marked(runs, base64 & !held, |(start, end)| self.has_base64(text, *start, *end));
-            for (start, end) in of(held | base64) {
-                decode::find(self, text, start, end, room, tell);
+            let base64 = marked(runs, base64, |(start, end)| self.has_base64(text, *start, *end));
+            for (start, end) in of(base64) {
+                decode::find_base64(self, text, start, end, room, tell);
             }
         }
-    }
-
-    /// Which runs have a capital, and which may have a row of hex digits: a bit for each.
-    fn looks(&self, text: &[u8], runs: &[(usize, usize)]) -> (u64, u64) {
-        runs.iter().enumerate().fold((0, 0), |(capital, hex), (turn, (start, end))| {
-            let has_capital = has_capital(slice(text, *start, text.len()), end - start);
-            let may_be_hex = self.rows.may_be_in(slice(text, *start, *end));
-            (capital | u64::from(has_capital) << turn, hex | u64::from(may_be_hex) << turn)
-        })
     }
 
     /// Which runs may hold a text as it is: a bit for each. `capital` are those that have a capital.
@@ -147,7 +147,13 @@ impl Index {
         }
         // Those of a kind together, and without a way out, as the processor cannot guess which of them it is.
         let has = |bytes: &[u8; 8]| self.coarse.has(hash(u64::from_le_bytes(*bytes)));
-        let large = marked(runs, capital, |(start, end)| some(slice(text, *start, *end), self.stride, has));
+        let large = marked(runs, capital, |(start, end)| {
+            // What is long is looked up once, by the search itself.
+            end - start > LONG || some(slice(text, *start, *end), self.stride, has)
+        });
+        if self.small.is_empty() {
+            return large;
+        }
         // One in every window.
         let apart = self.stride + self.width - FOUR;
         large

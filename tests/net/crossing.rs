@@ -298,3 +298,28 @@ fn egr_19_what_was_done_is_counted_for_whoever_reads_it() {
         assert!(refused["name"].as_u64().unwrap() >= 1 && refused["packet"].as_u64().unwrap() >= 1, "{said}");
     }
 }
+
+#[test]
+fn egr_17_local_only_keeps_everything_on_this_machine() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let (own, outside) = (world.http("127.0.0.1", 8081), world.http(PUBLIC, 80));
+        // What leads elsewhere is refused before anything starts: typed, in a set of rules, or known of an agent.
+        for options in [["--allow", "site.test:80"], ["--preset", "npm-install"]] {
+            let said = world.run(&[&["--local-only"], options.as_slice()].concat(), "true");
+            assert_eq!(said.code, Some(125), "{who:?} {}", said.err);
+            said.tells("which is not on this machine");
+        }
+        let said = world.palisade(&["run", "--local-only", "--", "claude"]).output().unwrap();
+        assert_eq!(said.status.code(), Some(125), "{who:?}");
+        world.file("local.toml", "[[rule]]\nhost = \"host.palisade.local\"\nports = [8081]\n");
+        let rules = world.project().join("local.toml");
+        let script = format!(
+            "curl -fsS http://host.palisade.local:8081/a >/dev/null
+             if curl -fsS -m 3 http://site.test/ || curl -fsS -m 3 http://{PUBLIC}/; then exit 1; fi"
+        );
+        world.run(&["--local-only", "--rules", rules.to_str().unwrap()], &script).ok();
+        assert_eq!(own.asked(), ["GET /a HTTP/1.1"], "{who:?}");
+        assert_eq!(outside.asked(), Vec::<String>::new(), "{who:?}");
+    }
+}

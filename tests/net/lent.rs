@@ -239,3 +239,67 @@ X";
         }
     }
 }
+
+/// How AWS clients sign, written apart from the proxy: prints the request's headers, and the signature as the last one.
+const SIGNER: &str = r#"
+import hashlib, hmac, os, sys
+def h(key, text): return hmac.new(key, text.encode(), hashlib.sha256).digest()
+def signed(key_id, secret, method, host, path, query, body, at='20260115T101500Z', region='eu-west-1', service='s3'):
+    digest = hashlib.sha256(body).hexdigest()
+    fields = {'host': host, 'x-amz-content-sha256': digest, 'x-amz-date': at}
+    names = ';'.join(sorted(fields))
+    canonical = '\n'.join([method, path, query, ''.join('%s:%s\n' % (n, fields[n]) for n in sorted(fields)), names, digest])
+    scope = '/'.join([at[:8], region, service, 'aws4_request'])
+    text = '\n'.join(['AWS4-HMAC-SHA256', at, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = ('AWS4' + secret).encode()
+    for part in [at[:8], region, service, 'aws4_request']: key = h(key, part)
+    signature = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+    fields['Authorization'] = 'AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s' % (key_id, scope, names, signature)
+    del fields['host']
+    return fields
+"#;
+
+#[test]
+fn egr_14_what_an_aws_client_signed_with_a_word_is_signed_with_the_key() {
+    const KEY_ID: &str = "AKIAIOSFODNN7EXAMPLEX";
+    const KEY: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test"]);
+        let script = format!(
+            "python3 - <<'X'\n{SIGNER}
+import urllib.request as u
+key_id, word = os.environ['AWS_ACCESS_KEY_ID'], os.environ['AWS_SECRET_ACCESS_KEY']
+for method, path, query, body in [('GET', '/b/a%20b', 'list=1&prefix=x', b''), ('PUT', '/b/c', '', b'some content' * 100)]:
+    fields = signed(key_id, word, method, 'site.test', path, query, body)
+    request = u.Request('https://site.test' + path + ('?' + query if query else ''), data=body or None, headers=fields, method=method)
+    print(u.urlopen(request).status)
+open('word', 'w').write(word)
+X"
+        );
+        let had = [("AWS_ACCESS_KEY_ID", KEY_ID), ("AWS_SECRET_ACCESS_KEY", KEY)];
+        let lent = ["--secret", "AWS_ACCESS_KEY_ID=site.test", "--secret", "AWS_SECRET_ACCESS_KEY=site.test"];
+        let said = world.run_having(&had, &lent, &script).ok();
+        assert_eq!(said.out, "200\n200\n", "{who:?} {}", said.err);
+        // The same by the key itself, outside.
+        let check = format!(
+            "{SIGNER}
+for method, path, query, body in [('GET', '/b/a%20b', 'list=1&prefix=x', b''), ('PUT', '/b/c', '', b'some content' * 100)]:
+    print(signed('{KEY_ID}', '{KEY}', method, 'site.test', path, query, body)['Authorization'])"
+        );
+        let expected = std::process::Command::new("python3").args(["-c", &check]).output().unwrap();
+        let expected = String::from_utf8(expected.stdout).unwrap();
+        let came: Vec<String> = server
+            .seen()
+            .iter()
+            .map(|request| request.field("authorization").unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(came, expected.lines().collect::<Vec<_>>(), "{who:?}");
+        let word = std::fs::read_to_string(world.project().join("word")).unwrap();
+        assert!(word != KEY && server.seen().iter().all(|request| !request.head.contains(KEY)));
+        // What is signed piece by piece cannot be signed again, and goes nowhere.
+        let script = "curl -sS -o /dev/null -w '%{http_code}' -H \"Authorization: AWS4-HMAC-SHA256 Credential=$AWS_ACCESS_KEY_ID/20260115/eu-west-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=0\" -H 'x-amz-date: 20260115T101500Z' -H 'x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD' -X PUT -d x https://site.test/b/d";
+        let said = world.run_having(&had, &lent, script).ok();
+        assert_eq!((said.out.as_str(), server.seen().len()), ("403", 2), "{who:?} {}", said.err);
+    }
+}

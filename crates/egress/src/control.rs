@@ -137,6 +137,9 @@ pub struct Loan {
     /// It stands for nothing, and is there to be seen when somebody takes it.
     #[serde(default)]
     pub is_decoy: bool,
+    /// It signs requests of AWS clients, which the sandbox signed with the word.
+    #[serde(default)]
+    pub signs: bool,
     /// Whether it may stand in content too. Not where a model reads that: it can be talked into telling it again, in a
     /// writing that nobody masks.
     pub in_content: bool,

@@ -224,6 +224,10 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         let refusal = Refusal { why: astray.why(), status: 403, closes: true };
         return refused(way, client, &request, &wanted, refusal).await;
     }
+    let whole = content.over.then_some(content.held.as_slice());
+    if let Err(why) = lent.sign(&mut filled, whole, towards) {
+        return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
+    }
     let mut counted = Counted::default();
     let (server, ended) = loop {
         let mut server = match pool.get(way, &generation, request.upgrade()).await {

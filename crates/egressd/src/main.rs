@@ -20,6 +20,7 @@ mod metered;
 mod published;
 mod quota;
 mod relay;
+mod sigv4;
 mod telling;
 mod tls;
 

@@ -80,6 +80,9 @@ pub(crate) struct RunArgs {
     /// The most that it may do with its network, such as `bytes=100M,requests=1000,connections=64,rate=50/s`
     #[arg(long, value_name = "NAME=VALUE,…")]
     pub(crate) net_limit: Vec<String>,
+    /// Keep everything on this machine: a rule for anything but ports of its own loopback is refused
+    #[arg(long, conflicts_with_all = ["ask", "learn"])]
+    pub(crate) local_only: bool,
     /// No network, also for a command whose needs are known
     #[arg(long, conflicts_with_all = ["allow", "preset", "rules", "secret", "ask", "learn", "publish", "net_limit"])]
     pub(crate) offline: bool,

@@ -17,6 +17,8 @@ const AGENTS: [&str; 3] = [
     include_str!("../../../../agents/codex.toml"),
     include_str!("../../../../agents/gemini.toml"),
 ];
+/// The variable whose secret is never sent, and signs instead.
+const SIGNING: &str = "AWS_SECRET_ACCESS_KEY";
 /// The least that has to be guessed of a word.
 const LEAST_RANDOM: usize = 20;
 /// How values of known services begin; longer ones first. What does not begin so keeps nothing of its own.
@@ -166,6 +168,7 @@ impl Lending {
             value: Value::new(value),
             hosts,
             is_decoy: false,
+            signs: name == SIGNING,
             in_content,
         });
         Ok(())
@@ -193,6 +196,7 @@ pub(super) fn decoys(names: &[String], loans: &mut Vec<Loan>) -> Result<(), Fail
             value,
             hosts: Vec::new(),
             is_decoy: true,
+            signs: false,
             in_content: true,
         });
     }

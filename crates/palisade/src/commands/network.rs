@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use egress::Front;
 use egress::published::Doors;
-use rules::{Host, Limits, Rule, Rules};
+use rules::{HOST_LOOPBACK, Host, Limits, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
 use sandbox::{Attendant, Caller, Held, RunId, Spec};
 use serde_json::json;
@@ -109,14 +109,25 @@ impl Network {
             }
         }
         // Where other rules say what may go to a host, they also say it for what is lent.
-        let is_known = |bound: &Rule| {
+        for bound in bound {
             let covers = |rule: &Rule| !rule.deny && rule.host == bound.host && rule.ports == bound.ports;
-            written.iter().any(covers)
-        };
-        let bound: Vec<Rule> = bound.into_iter().filter(|bound| !is_known(bound)).collect();
-        written.extend(bound);
-        if gives || args.ask {
+            if !written.iter().any(covers) {
+                written.push(bound);
+            }
+        }
+        if (gives && !args.local_only) || args.ask {
             written.extend(remembered(&written, home, caller)?);
+        }
+        if args.local_only
+            && let Some(rule) = written.iter().find(|rule| !rule.deny && rule.host != HOST_LOOPBACK)
+        {
+            let host = &rule.host;
+            return Err(Failure::Sandbox(
+                format!(
+                    "--local-only: a rule allows `{host}`, which is not on this machine; only `{HOST_LOOPBACK}` is"
+                ),
+                125,
+            ));
         }
         let is_idle = loans.is_empty() && doors.ports().is_empty() && matches!(unknown, Unknown::Refused);
         if written.is_empty() && is_idle {

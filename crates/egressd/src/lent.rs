@@ -5,6 +5,8 @@
 //! Invariants: a secret goes to a host that it is bound to and to no other; a word in disguise (in base 64 or 16, escaped,
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
+mod sign;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +20,6 @@ use rules::Host;
 use zeroize::Zeroizing;
 
 use crate::escapes::{self, unescaped};
-use crate::sigv4;
 
 /// What stands in an answer where a secret was.
 const MASK: u8 = b'*';
@@ -311,33 +312,6 @@ impl Lent {
         request.fields.remove("range");
         request.fields.remove("if-range");
         Ok(filled)
-    }
-
-    /// Signs a request again that the sandbox signed with a word; `content` is all of it, if it is there. Why it cannot be
-    /// done, if it cannot.
-    pub(crate) fn sign(
-        &self,
-        request: &mut Request,
-        content: Option<&[u8]>,
-        towards: Towards<'_>,
-    ) -> Result<(), String> {
-        let signs = |whose: &usize| self.loans.get(*whose).is_some_and(|loan| loan.signs);
-        let whose = (0..self.loans.len()).filter(signs).find(|whose| self.may_go(*whose, towards));
-        let Some(loan) = whose.and_then(|whose| self.loans.get(whose)) else { return Ok(()) };
-        if !request.fields.only("authorization").is_some_and(sigv4::is_signed) {
-            return Ok(());
-        }
-        let mut headers: Vec<(String, &[u8])> =
-            request.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value)).collect();
-        let authority = request.authority.to_string();
-        headers.retain(|(name, _)| name != "host");
-        headers.push(("host".into(), authority.as_bytes()));
-        let (path, query) = request.target.resource().map_or(("/", None), |it| (it.path(), it.query()));
-        let signed = sigv4::Signed { method: request.method.as_str(), path, query, headers, content };
-        let value = sigv4::sign_again(&signed, loan.value.reveal());
-        let value = value.map_err(|why| format!("the request cannot be signed again: {why}"))?;
-        let odd = |_| "the signature is no value of a header".to_owned();
-        request.fields.set("Authorization", value.as_bytes()).map_err(odd)
     }
 
     /// Puts secrets into content that is there as a whole.

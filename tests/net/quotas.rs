@@ -196,3 +196,30 @@ X"
         assert_eq!(said["result"]["network"]["counts"]["refused"]["limit"], 0, "{said}");
     }
 }
+
+#[test]
+fn adv_n16_a_client_that_goes_away_keeps_no_place_while_its_server_is_silent() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let _silent = world.listen(PUBLIC, 8081);
+        let script = "python3 - <<'X'
+import json, socket, struct, time, urllib.request
+def open_now(): return json.load(urllib.request.urlopen('http://palisade.local/'))['used']['open']
+def asks():
+    s = socket.create_connection(('site.test', 8081), 5)
+    s.sendall(b'GET / HTTP/1.1\\r\\nHost: site.test:8081\\r\\n\\r\\n')
+    return s
+all = [asks() for _ in range(20)]
+time.sleep(0.5)
+before = open_now()
+for s in all:
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0)); s.close()
+for _ in range(50):
+    if open_now() < 5: break
+    time.sleep(0.1)
+print(before >= 20, open_now() < 5)
+X";
+        let said = world.run(&["--allow", "site.test:8081"], script).ok();
+        assert_eq!(said.out, "True True\n", "{who:?} {}", said.err);
+    }
+}

@@ -402,3 +402,22 @@ X";
         assert_eq!(world.entries("sandbox.offline").len(), 1);
     }
 }
+
+#[test]
+fn egr_05_large_sets_of_rules_reach_the_proxy() {
+    let world = World::new(EVERYONE[1]);
+    let server = world.http(PUBLIC, 80);
+    let mut rules = String::new();
+    for host in 0..100 {
+        let paths: Vec<String> = (0..60).map(|at| format!("\"/a-rather-long-path/{host}/{at}\"")).collect();
+        rules.push_str(&format!(
+            "[[rule]]\nhost = \"h{host}.test\"\nports = [80]\npaths = [{}]\n",
+            paths.join(",")
+        ));
+    }
+    rules.push_str("[[rule]]\nhost = \"site.test\"\nports = [80]\npaths = [\"/a\"]\n");
+    world.file("many.toml", &rules);
+    let path = world.project().join("many.toml");
+    world.run(&["--rules", path.to_str().unwrap()], "curl -fsS http://site.test/a >/dev/null").ok();
+    assert_eq!(server.asked(), ["GET /a HTTP/1.1"]);
+}

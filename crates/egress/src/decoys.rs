@@ -1,25 +1,32 @@
-//! Decoys in the names that a sandbox asks for: data can be carried in names, and whoever carries a decoy is a thief.
+//! Decoys on their way out: in names that a sandbox asks for, and in what it sends. Whoever carries one is a thief.
+//!
+//! Letters and digits count, without regard to case or to what stands between them, so a decoy is known in rows, with signs
+//! between, in base 64, 32 and 16, escaped, backwards, and by a piece of it.
 
 use std::collections::HashMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 
 /// As much of a decoy as is found, wherever it is cut.
 const PIECE: usize = 16;
 /// The letters of base 32, small.
 const BASE_32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Pieces of decoys in the writings that names can carry, and whose they are.
+/// Pieces of decoys in many writings, and whose they are.
 #[derive(Debug, Default)]
-pub(crate) struct Decoys {
+pub struct Decoys {
     pieces: HashMap<[u8; PIECE], String>,
 }
 
 impl Decoys {
     /// Of these names and texts.
-    pub(crate) fn new<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    #[must_use]
+    pub fn new<'a>(all: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut pieces = HashMap::new();
         for (name, text) in all {
             for writing in writings(text.as_bytes()) {
-                for piece in writing.windows(PIECE) {
+                for piece in bare(&writing).collect::<Vec<u8>>().windows(PIECE) {
                     if let Ok(piece) = <[u8; PIECE]>::try_from(piece) {
                         pieces.insert(piece, name.to_owned());
                     }
@@ -29,27 +36,64 @@ impl Decoys {
         Self { pieces }
     }
 
-    /// Whose decoy a name carries.
-    pub(crate) fn within(&self, name: &str) -> Option<&str> {
-        if self.pieces.is_empty() {
-            return None;
-        }
-        let bytes: Vec<u8> =
-            name.bytes().filter(|byte| *byte != b'.').map(|byte| byte.to_ascii_lowercase()).collect();
-        let mut pieces = bytes.windows(PIECE).filter_map(|piece| <[u8; PIECE]>::try_from(piece).ok());
-        pieces.find_map(|piece| self.pieces.get(&piece)).map(String::as_str)
+    /// Whose decoy this carries.
+    #[must_use]
+    pub fn within(&self, bytes: &[u8]) -> Option<&str> {
+        self.scan().look(bytes)
+    }
+
+    /// Looks through something that passes by.
+    #[must_use]
+    pub fn scan(&self) -> Scan<'_> {
+        Scan { decoys: self, last: [0; PIECE], seen: 0 }
     }
 }
 
-/// A text as a name can carry it: letters of a name have no case.
+/// Looks through something that passes by, wherever it is cut.
+#[derive(Debug)]
+pub struct Scan<'a> {
+    decoys: &'a Decoys,
+    /// The last letters and digits.
+    last: [u8; PIECE],
+    seen: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// Whose decoy is there now.
+    pub fn look(&mut self, bytes: &[u8]) -> Option<&'a str> {
+        if self.decoys.pieces.is_empty() {
+            return None;
+        }
+        for byte in bare(bytes) {
+            self.last.rotate_left(1);
+            self.last[PIECE - 1] = byte;
+            self.seen = self.seen.saturating_add(1);
+            if self.seen >= PIECE
+                && let Some(name) = self.decoys.pieces.get(&self.last)
+            {
+                return Some(name);
+            }
+        }
+        None
+    }
+}
+
+/// Letters and digits only, small.
+fn bare(bytes: &[u8]) -> impl Iterator<Item = u8> {
+    bytes.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
+}
+
+/// A text as it may be written.
 fn writings(text: &[u8]) -> Vec<Vec<u8>> {
-    let small = |bytes: &[u8]| bytes.to_ascii_lowercase();
-    let plain: Vec<u8> = text.iter().copied().filter(|byte| byte.is_ascii_alphanumeric()).collect();
-    let backwards: Vec<u8> = text.iter().rev().copied().collect();
-    let hex: String = text.iter().map(|byte| format!("{byte:02x}")).collect();
-    let mut all = vec![small(text), small(&plain), small(&backwards), hex.into_bytes()];
-    // Whatever stands before it: of five ways to begin, the middle of each is always the same.
-    all.extend((0..5).map(|before| base_32(&[vec![0; before], text.to_vec()].concat())));
+    let each =
+        |write: fn(u8) -> String| text.iter().map(|byte| write(*byte)).collect::<String>().into_bytes();
+    let mut all = vec![text.to_vec(), text.iter().rev().copied().collect()];
+    all.push(each(|byte| format!("{byte:02x}")));
+    all.push(each(|byte| format!("u{byte:04x}")));
+    // Whatever stands before it: of three and five ways to begin, the middle of each is always the same.
+    let behind = |before: usize| [vec![0; before], text.to_vec()].concat();
+    all.extend((0..3).map(|before| STANDARD.encode(behind(before)).into_bytes()));
+    all.extend((0..5).map(|before| base_32(&behind(before))));
     all
 }
 
@@ -64,28 +108,46 @@ fn base_32(bytes: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    const WORD: &str = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dF3gH5";
+
+    fn decoys() -> Decoys {
+        Decoys::new([("TOKEN", WORD)].into_iter())
+    }
+
     #[test]
-    fn sec_19_a_decoy_in_a_name_is_known_however_it_is_written() {
-        let word = "ghp_aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dF3gH5";
-        let decoys = Decoys::new([("TOKEN", word)].into_iter());
+    fn sec_19_a_decoy_is_known_however_it_is_written_and_cut() {
+        let decoys = decoys();
         assert_eq!(base_32(b"fooba"), b"mzxw6ytb");
-        let hex: String = word.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let backwards: String = word.chars().rev().collect();
-        let base = String::from_utf8(base_32(format!("xy{word}").as_bytes())).unwrap();
-        for text in [word.to_owned(), word.to_uppercase(), hex, backwards, base] {
-            let labels: Vec<&str> =
+        let hex: String = WORD.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let escaped: String = WORD.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let json: String = WORD.bytes().map(|byte| format!("\\u{byte:04x}")).collect();
+        let backwards: String = WORD.chars().rev().collect();
+        let base = String::from_utf8(base_32(format!("xy{WORD}").as_bytes())).unwrap();
+        let rows = STANDARD.encode(format!("some text {WORD} and more"));
+        let lines: String = WORD.chars().flat_map(|letter| [letter, '\n']).collect();
+        for text in [WORD.to_owned(), WORD.to_uppercase(), hex, escaped, json, backwards, base, rows, lines] {
+            let parts: Vec<&str> =
                 text.as_bytes().chunks(12).map(|part| str::from_utf8(part).unwrap()).collect();
-            let name = format!("{}.evil.test", labels.join("."));
-            assert_eq!(decoys.within(&name), Some("TOKEN"), "{name}");
-            // A piece of it is enough.
-            assert_eq!(decoys.within(&format!("{}.evil.test", &text[4..24])), Some("TOKEN"), "{text}");
+            for between in ["", ".", "\n", "\r\n ", ":"] {
+                assert_eq!(
+                    decoys.within(parts.join(between).as_bytes()),
+                    Some("TOKEN"),
+                    "{text} {between:?}"
+                );
+            }
+            let mut scan = decoys.scan();
+            let found = text.as_bytes().chunks(5).find_map(|part| scan.look(part));
+            assert_eq!(found, Some("TOKEN"), "{text}");
         }
-        for honest in [
-            "api.github.com",
-            "registry.npmjs.org",
-            "a-very-long-name-of-a-bucket.s3.eu-central-1.amazonaws.com",
-        ] {
-            assert_eq!(decoys.within(honest), None);
+    }
+
+    #[test]
+    fn sec_19_honest_texts_have_none() {
+        let decoys = decoys();
+        let long = "a-very-long-name-of-a-bucket.s3.eu-central-1.amazonaws.com";
+        for honest in ["api.github.com", "registry.npmjs.org", long, &"x".repeat(10_000)] {
+            assert_eq!(decoys.within(honest.as_bytes()), None);
         }
+        assert_eq!(Decoys::default().within(WORD.as_bytes()), None);
     }
 }

@@ -33,8 +33,8 @@ pub const OWN_NAME: &str = "palisade.local";
 const SECONDS: u32 = 60;
 /// Questions that are answered before something else has its turn.
 const AT_ONCE: usize = 256;
-/// The first rules of a set in one packet, and so on: a packet has a bound.
-const PER_PACKET: usize = 64;
+/// The most bytes of rules in one packet, which has a bound.
+const MOST_OF_RULE: usize = 64 * 1024;
 /// Names in one packet: each has 253 letters at most.
 const NAMES_PER_PACKET: usize = 256;
 /// How long names that the proxy does not take now are kept before it is tried again.
@@ -126,6 +126,8 @@ pub struct Front {
     asks: bool,
     /// Nothing is let out any more, whoever wants it.
     is_cut: bool,
+    /// A proxy was ended because it took no order.
+    gave_up: bool,
     refused: Vec<Option<(String, u16)>>,
     limits: Limits,
     /// What was done, as far as proxies have told.
@@ -172,6 +174,7 @@ impl Front {
             counts: Counts::default(),
             asks: false,
             is_cut: false,
+            gave_up: false,
             refused: Vec::new(),
             limits: Limits::default(),
             used: Used::default(),
@@ -256,6 +259,9 @@ impl Front {
     /// Does what came. Does not wait.
     pub fn attend(&mut self) -> Vec<Told> {
         let mut told = Vec::new();
+        if std::mem::take(&mut self.gave_up) {
+            told.push(Told::ProxyGone("it took no more orders; what it had not told is not known".into()));
+        }
         if self.not_before.is_some_and(|at| Instant::now() >= at) {
             self.not_before = None;
         }
@@ -487,7 +493,7 @@ impl Front {
         if name == OWN_NAME {
             return Answer::Address(names::TELLING.into(), SECONDS);
         }
-        if let Some(stolen) = self.decoys.within(name) {
+        if let Some(stolen) = self.decoys.within(name.as_bytes()) {
             told.push(Told::Stolen { name: stolen.to_owned(), host: name.to_owned() });
             self.counts.unlisted += 1;
             return Answer::NoSuchName;
@@ -546,8 +552,22 @@ fn listen(line: &Line, listeners: &[OwnedFd]) -> io::Result<()> {
 }
 
 fn say_rules(line: &Line, rules: &[Rule], generation: u64) -> io::Result<()> {
-    for some in rules.chunks(PER_PACKET) {
-        line.say(&Order::<Loan>::Part(some.to_vec()), &[], true)?;
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for rule in rules {
+        let length = serde_json::to_vec(rule)?.len();
+        if length > MOST_OF_RULE {
+            let host = &rule.host;
+            return Err(io::Error::other(format!("the rule for `{host}` is too long: {length} bytes")));
+        }
+        if bytes + length > MOST_OF_RULE && !part.is_empty() {
+            line.say(&Order::<Loan>::Part(std::mem::take(&mut part)), &[], true)?;
+            bytes = 0;
+        }
+        bytes += length + 1;
+        part.push(rule.clone());
+    }
+    if !part.is_empty() {
+        line.say(&Order::<Loan>::Part(part), &[], true)?;
     }
     line.say(&Order::<Loan>::Rules { generation }, &[], true)
 }

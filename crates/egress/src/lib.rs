@@ -14,7 +14,7 @@
 //! Not here: TLS itself, carrying bytes, secrets.
 
 pub mod control;
-mod decoys;
+pub mod decoys;
 pub mod dns;
 pub mod front;
 pub mod hello;

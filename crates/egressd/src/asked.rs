@@ -38,6 +38,14 @@ pub(crate) async fn serve(house: Arc<House>, mut inside: TcpStream) {
     let Ok(Ok(1..)) = timeout(PATIENCE, first::more(&inside, &mut bytes)).await else { return };
     let is_socks = bytes.first() == Some(&5);
     let asked = if is_socks { by_socks(&mut inside, bytes).await } else { by_http(&mut inside, bytes).await };
+    if let Some(Asked::Connection(host, port, _) | Asked::Request(host, port, _)) = &asked
+        && let Some(astray) = house.lent().in_name(host)
+    {
+        let wanted = Wanted { host: host.to_string(), port: *port, ..Wanted::default() };
+        house.found(&wanted, astray.why()).await;
+        house.judged(&wanted, Verdict::Refused { why: astray.why() }, None).await;
+        return reset(&inside);
+    }
     match asked {
         None => reset(&inside),
         Some(Asked::Odd(why)) => answers::say(&inside, &answers::text(400, &why, false)).await,

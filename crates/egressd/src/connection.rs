@@ -91,6 +91,7 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
         return reset(&inside);
     }
     if to.ip() == IpAddr::V4(names::TELLING) {
+        let Ok(_place) = house.quota.connection() else { return reset(&inside) };
         return crate::telling::serve(&house, inside, to.port()).await;
     }
     let host = match names::number(to.ip()) {
@@ -226,7 +227,26 @@ async fn pass(admitted: Admitted, is_silent: bool) {
         house.over(&wanted, over).await;
         return reset(&inside);
     }
-    let (mut outside, address) = match dial(&generation.rules, &host, port).await {
+    let tightened = async {
+        while turns.changed().await.is_ok() {
+            // What passes unseen is as the rules of now say, and nothing else.
+            let look = house.rules().connect(&host, port).map(|(_, look)| look);
+            if !matches!(look, Ok(Look::Pass)) {
+                return;
+            }
+        }
+    };
+    tokio::pin!(tightened);
+    let dialled = tokio::select! {
+        biased;
+        () = &mut tightened => {
+            let why = "the rules no longer allow it".to_owned();
+            house.judged(&wanted, Verdict::Refused { why }, None).await;
+            return reset(&inside);
+        }
+        dialled = dial(&generation.rules, &host, port) => dialled,
+    };
+    let (mut outside, address) = match dialled {
         Ok(dialled) => dialled,
         Err(error) => {
             house.judged(&wanted, Verdict::Refused { why: error.to_string() }, None).await;
@@ -246,18 +266,10 @@ async fn pass(admitted: Admitted, is_silent: bool) {
         }
         relay::both(&house.pipes, &inside, &outside, &moved).await
     };
-    let tightened = async {
-        while turns.changed().await.is_ok() {
-            // What passes unseen is as the rules of now say, and nothing else.
-            let look = house.rules().connect(&host, port).map(|(_, look)| look);
-            if !matches!(look, Ok(Look::Pass)) {
-                return;
-            }
-        }
-    };
     let ended: io::Result<()> = tokio::select! {
-        carried = carries => carried,
+        biased;
         () = tightened => Err(io::Error::other("the rules no longer allow it")),
+        carried = carries => carried,
     };
     if ended.is_err() {
         reset(&inside);

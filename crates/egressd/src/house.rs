@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,10 @@ const CONTENTS: usize = 128;
 const TWOS: usize = 128;
 /// WebSockets at once: each may have two messages of a mebibyte that are not whole.
 const SOCKETS: usize = 256;
+/// The most of a reason that is told.
+const MOST_OF_TEXT: usize = 1024;
+/// The set of rules after a theft: none, and no other follows.
+const STOLEN: u64 = u64::MAX - 1;
 /// Refusals that the sandbox is told of.
 const REMEMBERED: usize = 20;
 /// The most connections at once; more wait.
@@ -98,10 +102,39 @@ pub(crate) struct House {
     authority: OnceLock<Authority>,
     lent: ArcSwap<Lent>,
     refusals: Mutex<VecDeque<(Wanted, String)>>,
+    /// Reports that go before all others.
+    urgent: mpsc::UnboundedSender<Report>,
+    /// A decoy was on its way out.
+    was_stolen: AtomicBool,
     /// What people are asked.
     pub(crate) questions: Questions,
     pub(crate) quota: Arc<Quota>,
     pub(crate) ways_in: WaysIn,
+}
+
+/// What is to be said, and what of it goes first.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) said: mpsc::Receiver<Report>,
+    pub(crate) urgent: mpsc::UnboundedReceiver<Report>,
+}
+
+/// A report without more of what strangers chose than fits.
+fn shortened(mut report: Report) -> Report {
+    let cut = |text: &mut String| {
+        if text.len() > MOST_OF_TEXT {
+            let end = text.floor_char_boundary(MOST_OF_TEXT);
+            text.truncate(end);
+            text.push('…');
+        }
+    };
+    match &mut report {
+        Report::Judged { verdict: Verdict::Refused { why }, .. } | Report::TooMuch { why, .. } => cut(why),
+        Report::Finding { what, .. } => cut(what),
+        Report::Over { trouble: Some(trouble), .. } => cut(trouble),
+        _ => {}
+    }
+    report
 }
 
 /// Tells what was done, now and then, as long as there is somebody to tell.
@@ -127,8 +160,9 @@ impl Drop for Open {
 
 impl House {
     /// Without rules or names; what it says comes out at the other end.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Report>) {
+    pub(crate) fn new() -> (Self, Said) {
         let (reports, said) = mpsc::channel(REPORTS);
+        let (urgent, first) = mpsc::unbounded_channel();
         let house = Self {
             holds: ArcSwap::from_pointee(Generation::none()),
             turn: watch::channel(0).0,
@@ -145,11 +179,13 @@ impl House {
             authority: OnceLock::new(),
             lent: ArcSwap::from_pointee(Lent::new(Vec::new())),
             refusals: Mutex::default(),
+            urgent,
+            was_stolen: AtomicBool::new(false),
             questions: Questions::default(),
             quota: Arc::default(),
             ways_in: WaysIn::default(),
         };
-        (house, said)
+        (house, Said { said, urgent: first })
     }
 
     /// The rules that hold now.
@@ -174,6 +210,8 @@ impl House {
 
     /// Puts a set of rules in force; one that cannot be used leaves those before.
     pub(crate) fn rule(&self, generation: u64, written: Vec<Rule>) {
+        // Whoever was seen to steal gets nothing more.
+        let written = if self.was_stolen.load(Ordering::Acquire) { Vec::new() } else { written };
         let report = match Rules::compile(written) {
             Ok(rules) => {
                 self.holds.store(Arc::new(Generation { rules }));
@@ -215,7 +253,7 @@ impl House {
 
     /// Says something; waits while too much is unsaid.
     pub(crate) async fn say(&self, report: Report) {
-        let _ = self.reports.send(report).await;
+        let _ = self.reports.send(shortened(report)).await;
     }
 
     /// Signs for hosts from now on.
@@ -240,10 +278,14 @@ impl House {
 
     /// Says that something happened which must not.
     pub(crate) async fn found(&self, wanted: &Wanted, what: String) {
-        self.say(Report::Finding { wanted: wanted.clone(), what }).await;
         if let Some(name) = self.lent().stolen() {
-            self.say(Report::Stolen { wanted: wanted.clone(), name }).await;
+            // Here and now, whoever hears of it when: what is open is closed, and nothing more goes out.
+            self.was_stolen.store(true, Ordering::Release);
+            self.holds.store(Arc::new(Generation::none()));
+            self.turn.send_if_modified(|turn| *turn != u64::MAX && std::mem::replace(turn, STOLEN) != STOLEN);
+            let _ = self.urgent.send(shortened(Report::Stolen { wanted: wanted.clone(), name }));
         }
+        self.say(Report::Finding { wanted: wanted.clone(), what }).await;
     }
 
     /// What the sandbox may know of its network: what it may reach, what was refused, and what to do about it.

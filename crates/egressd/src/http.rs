@@ -183,6 +183,12 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         method: Some(request.method.as_str().to_owned()),
         path: request.target.resource().map(|resource| resource.path().to_owned()),
     };
+    let lent = way.house.lent();
+    if let Some(astray) = lent.decoy_in(&request) {
+        way.house.found(&wanted, astray.why()).await;
+        let refusal = Refusal { why: astray.why(), status: 403, closes: true };
+        return refused(way, client, &request, &wanted, refusal).await;
+    }
     let mut turns = way.house.turns();
     let generation = way.house.rules();
     let mut content = Content::new(request.framing());
@@ -211,7 +217,6 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         Ok(socket) => socket,
         Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
     };
-    let lent = way.house.lent();
     let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
     let guard = Guard { lent: &lent, towards, once: way.once };
     let found = tokio::select! {
@@ -246,7 +251,13 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
             ended = exchange => ended,
         };
         // A server may end a connection that rests just when it is used again; then nobody has seen the request.
-        let is_unseen = server.was_used && !counted.answered && request.framing() == Framing::Empty;
+        // Only what may be asked twice, and only if not one byte came back.
+        let is_harmless = matches!(request.method.as_str(), "GET" | "HEAD" | "OPTIONS");
+        let is_unseen = server.was_used
+            && is_harmless
+            && counted.received == 0
+            && !counted.answered
+            && request.framing() == Framing::Empty;
         if is_unseen && counted.tries == 1 && matches!(ended, Err(Trouble::Odd(_) | Trouble::Broken(_))) {
             continue;
         }

@@ -15,6 +15,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use egress::control::Loan;
+use egress::decoys::{Decoys, Scan};
 use egress::http1::{Request, Resource};
 use rules::Host;
 use zeroize::Zeroizing;
@@ -49,6 +50,7 @@ pub(crate) struct Lent {
     values: Finder,
     /// The last decoy that was on its way out, until that is told.
     stolen: Mutex<Option<String>>,
+    decoys: Decoys,
 }
 
 impl std::fmt::Debug for Lent {
@@ -187,7 +189,9 @@ impl Lent {
         // What is a decoy's stands for nothing, and may come back.
         let real = loans.iter().map(|loan| if loan.is_decoy { b"" } else { loan.value.reveal().as_bytes() });
         let values = Finder::new(real);
-        Self { loans, words, values, stolen: Mutex::default() }
+        let decoys = loans.iter().filter(|loan| loan.is_decoy);
+        let decoys = Decoys::new(decoys.map(|loan| (loan.name.as_str(), loan.word.as_str())));
+        Self { loans, words, values, stolen: Mutex::default(), decoys }
     }
 
     /// A decoy that was on its way out, and of which nobody was told yet.
@@ -222,6 +226,32 @@ impl Lent {
         Astray { name, place }
     }
 
+    fn theft(&self, name: &str, place: &'static str) -> Astray {
+        *self.stolen.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_owned());
+        Astray { name: name.to_owned(), place }
+    }
+
+    /// What a name that is asked for carries.
+    pub(crate) fn in_name(&self, host: &Host) -> Option<Astray> {
+        let text = host.to_string();
+        if let Some(name) = self.decoys.within(text.as_bytes()) {
+            return Some(self.theft(name, "name of the host"));
+        }
+        let word = self.words.all(text.as_bytes()).next();
+        word.map(|(_, whose, _)| self.astray(whose, "name of the host"))
+    }
+
+    /// A decoy in the head of a request, whatever becomes of it.
+    pub(crate) fn decoy_in(&self, request: &Request) -> Option<Astray> {
+        let address = request.target.resource().map(|resource| resource.as_str().as_bytes());
+        let found = address.and_then(|address| self.decoys.within(address)).or_else(|| {
+            request.fields.iter().find_map(|(name, value)| {
+                self.decoys.within(name.as_bytes()).or_else(|| self.decoys.within(value))
+            })
+        });
+        found.map(|name| self.theft(name, "head"))
+    }
+
     /// Puts secrets in the place of their words; none if there are no words.
     fn swapped(
         &self,
@@ -230,10 +260,14 @@ impl Lent {
         place: &'static str,
         write: impl Fn(&str) -> Vec<u8>,
     ) -> Result<Option<Zeroizing<Vec<u8>>>, Astray> {
+        if let Some(name) = self.decoys.within(bytes) {
+            return Err(self.theft(name, place));
+        }
         let mut out: Option<Zeroizing<Vec<u8>>> = None;
         let mut at = 0;
         for (range, whose, is_plain) in self.words.all(bytes) {
-            let loan = self.loans.get(whose).filter(|_| is_plain && self.may_go(whose, towards));
+            let goes = |loan: &&Loan| is_plain && !loan.signs && self.may_go(whose, towards);
+            let loan = self.loans.get(whose).filter(goes);
             let Some(loan) = loan else { return Err(self.astray(whose, place)) };
             let out = out.get_or_insert_with(Zeroizing::default);
             out.extend_from_slice(bytes.get(at..range.start).unwrap_or_default());
@@ -340,7 +374,7 @@ impl Lent {
 
     /// Looks for words in content that passes by.
     pub(crate) fn watch(&self) -> Watch<'_> {
-        Watch { lent: self, tail: Vec::new() }
+        Watch { lent: self, tail: Vec::new(), scan: self.decoys.scan() }
     }
 
     /// Takes secrets out of an answer that passes by.
@@ -369,10 +403,14 @@ impl Lent {
 pub(crate) struct Watch<'a> {
     lent: &'a Lent,
     tail: Vec<u8>,
+    scan: Scan<'a>,
 }
 
 impl Watch<'_> {
     pub(crate) fn look(&mut self, data: &[u8]) -> Result<(), Astray> {
+        if let Some(name) = self.scan.look(data) {
+            return Err(self.lent.theft(name, "content"));
+        }
         self.tail.extend_from_slice(data);
         let shown = self.lent.words.all(&self.tail).map(|(_, whose, _)| whose).next();
         if let Some(whose) = shown.or_else(|| self.lent.behind_escapes(&self.tail)) {

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use egress::control::{Line, Order, Report};
 
-use crate::house::House;
+use crate::house::{House, Said};
 
 /// Threads that carry; more do not help on the machines that agents run on, and each has its own memory.
 const MOST_THREADS: usize = 4;
@@ -131,9 +131,15 @@ fn sign(line: &Line, house: &House, memory: Option<&OwnedFd>) -> io::Result<()> 
 }
 
 /// Says what was decided, in the order in which it was.
-fn speak(line: &Line, mut said: tokio::sync::mpsc::Receiver<Report>) {
+fn speak(line: &Line, Said { mut said, mut urgent }: Said) {
     let mut spoke = Instant::now();
+    // Whoever says something urgent says something else as well, so this wakes up for it.
     while let Some(first) = said.blocking_recv() {
+        while let Ok(report) = urgent.try_recv() {
+            if line.say(&report, &[], true).is_err() {
+                std::process::exit(1);
+            }
+        }
         // Whoever has just spoken waits a moment, so that much is said at once and little at once.
         if spoke.elapsed() < MOMENT {
             std::thread::sleep(MOMENT);
@@ -165,6 +171,9 @@ fn speak(line: &Line, mut said: tokio::sync::mpsc::Receiver<Report>) {
     }
 }
 
+/// What a reason may add to it.
+const OF_TEXT: usize = 2048;
+
 /// About how many bytes the parts of a report are that strangers choose.
 fn size(report: &Report) -> usize {
     match report {
@@ -172,7 +181,7 @@ fn size(report: &Report) -> usize {
         | Report::Over { wanted, .. }
         | Report::Finding { wanted, .. }
         | Report::TooMuch { wanted, .. }
-        | Report::Stolen { wanted, .. } => wanted.path.as_ref().map_or(0, String::len),
+        | Report::Stolen { wanted, .. } => wanted.path.as_ref().map_or(0, String::len) + OF_TEXT,
         Report::Unusable { why, .. } => why.len(),
         Report::Authority { .. }
         | Report::Holds { .. }
@@ -202,6 +211,8 @@ mod tests {
     fn egr_19_reports_are_said_in_their_order_and_within_a_packet_however_many_and_long() {
         let (near, far) = Line::pair().unwrap();
         let (reports, said) = tokio::sync::mpsc::channel(4096);
+        let (_, urgent) = tokio::sync::mpsc::unbounded_channel();
+        let said = Said { said, urgent };
         let judged = |number: u16| Report::Judged {
             // A path of strangers is as long as a head lets it be.
             wanted: Wanted {

@@ -210,7 +210,10 @@ mod tests {
             client.read_to_string(&mut answer).await.unwrap();
             assert!(answer == text.repeat(2), "{number}");
             let bytes = u64::try_from(text.len()).unwrap();
-            assert_eq!(said.recv().await, Some(Report::Entered { port, entered: bytes, left: 2 * bytes }));
+            assert_eq!(
+                said.said.recv().await,
+                Some(Report::Entered { port, entered: bytes, left: 2 * bytes })
+            );
         }
         house.ways_in.close();
     }
@@ -228,7 +231,7 @@ mod tests {
         for _ in 0..3 {
             let mut client = TcpStream::connect(at).await.unwrap();
             assert!(client.read(&mut [0]).await.is_err());
-            assert_eq!(said.recv().await, Some(Report::Entered { port, entered: 0, left: 0 }));
+            assert_eq!(said.said.recv().await, Some(Report::Entered { port, entered: 0, left: 0 }));
         }
         house.ways_in.close();
     }

@@ -12,6 +12,9 @@ use crate::house::House;
 /// How long a client may take to ask.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// The longest question.
+const MOST: usize = 8 * 1024;
+
 /// Answers one request.
 pub(crate) async fn serve(house: &House, inside: TcpStream, port: u16) {
     if port != 80 {
@@ -20,7 +23,7 @@ pub(crate) async fn serve(house: &House, inside: TcpStream, port: u16) {
     let asked = async {
         let (mut bytes, mut end) = (Vec::new(), HeadEnd::new());
         loop {
-            if first::more(&inside, &mut bytes).await.ok()? == 0 {
+            if first::more(&inside, &mut bytes).await.ok()? == 0 || bytes.len() > MOST {
                 return None;
             }
             if let Some(length) = end.find(&bytes).ok()? {

@@ -23,6 +23,7 @@ impl Front {
         // One that does not hear it is started again, and told everything.
         if said.is_some_and(|said| said.is_err()) {
             self.drop_proxy();
+            self.gave_up = true;
         }
     }
 
@@ -63,6 +64,7 @@ impl Front {
         {
             // One that does not take rules must not go on with the earlier ones.
             self.drop_proxy();
+            self.gave_up = true;
         }
         Ok(())
     }
@@ -78,9 +80,11 @@ impl Front {
             && proxy.line.say(&Order::<Loan>::Unpublish, &[], true).is_err()
         {
             self.drop_proxy();
+            self.gave_up = true;
         }
         if self.change(Vec::new()).is_err() {
             self.drop_proxy();
+            self.gave_up = true;
         }
     }
 }

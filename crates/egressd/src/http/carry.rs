@@ -1,5 +1,6 @@
 //! One request to a server, and its answer back, at the same time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use egress::http1::{Framing, Request, Response, Upgrade};
@@ -72,6 +73,7 @@ pub(super) async fn exchange(
         let (mut from_client, mut to_client) = client.split();
         let (head, mut to_server, mut replies) = begin(server, request, takes_trailers, guard)?;
         let Counted { sent, received, answered, came_back, tries: _ } = &mut *counted;
+        let all_sent = AtomicBool::new(false);
         let sends = async {
             *sent += length(&head);
             if let Sink::One(to, _) = &mut to_server {
@@ -81,7 +83,9 @@ pub(super) async fn exchange(
             if has_content(request.framing()) {
                 carry(content, &mut from_client, &mut to_server, sent, &mut Pass::out(guard.lent)).await?;
             }
-            Ok::<(), Trouble>(())
+            all_sent.store(true, Ordering::Relaxed);
+            from_client.left().await;
+            Err::<std::convert::Infallible, _>(Trouble::Gone)
         };
         let receives = async {
             let (answer, mut body) = loop {
@@ -127,15 +131,16 @@ pub(super) async fn exchange(
         tokio::pin!(sends, receives);
         tokio::select! {
             biased;
-            answer = &mut receives => (answer?, false),
-            sent = &mut sends => match sent {
-                Ok(()) => (receives.await?, true),
+            answer = &mut receives => (answer?, all_sent.load(Ordering::Relaxed)),
+            Err(trouble) = &mut sends => match trouble {
                 // A server that takes no more may have said why.
-                Err(trouble @ (Trouble::Broken(_) | Trouble::Gone)) => match timeout(LAST, receives).await {
-                    Ok(answer) => (answer?, false),
-                    Err(_) => return Err(trouble),
-                },
-                Err(trouble) => return Err(trouble),
+                Trouble::Broken(_) | Trouble::Gone if !all_sent.load(Ordering::Relaxed) => {
+                    match timeout(LAST, receives).await {
+                        Ok(answer) => (answer?, false),
+                        Err(_) => return Err(trouble),
+                    }
+                }
+                trouble => return Err(trouble),
             }
         }
     };

@@ -19,12 +19,32 @@ use crate::lent::{Lent, Mask, Watch};
 /// How much is read at once.
 const AT_ONCE: usize = 64 * 1024;
 
+/// How long a client that says no more is taken to listen.
+const LISTENING: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Where content comes from.
 pub(super) enum Source<'a, 's> {
     /// A connection, and what was read of it.
     One(ReadHalf<&'a mut Wire>, &'a mut Vec<u8>),
     /// A stream of one.
     Two(&'s mut RecvStream),
+}
+
+impl Source<'_, '_> {
+    /// Comes back when a client that has said everything does not wait for the answer any more. One that only says no more may
+    /// still listen, and has a while.
+    pub(super) async fn left(&mut self) {
+        if let Self::One(from, read) = self
+            && read.is_empty()
+        {
+            match from.read_buf(*read).await {
+                Ok(0) => return tokio::time::sleep(LISTENING).await,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 /// The content of one message, as far as it was read.

@@ -19,8 +19,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use egress::Front;
+use egress::control::Report;
 use egress::published::Doors;
+use egress::{Front, Told};
 use rules::{HOST_LOOPBACK, Host, Limits, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
 use sandbox::{Attendant, Caller, Held, RunId, Spec};
@@ -110,12 +111,20 @@ impl Network {
         }
         // Where other rules say what may go to a host, they also say it for what is lent.
         for bound in bound {
-            let covers = |rule: &Rule| !rule.deny && rule.host == bound.host && rule.ports == bound.ports;
-            if !written.iter().any(covers) {
-                written.push(bound);
+            let covers =
+                |rule: &&mut Rule| !rule.deny && rule.host == bound.host && rule.ports == bound.ports;
+            match written.iter_mut().find(covers) {
+                // Nothing can be put into what passes unopened.
+                Some(rule) if rule.access == Some(rules::Access::Pass) => {
+                    let host = &rule.host;
+                    let why = format!("a rule passes `{host}` on unopened, so no secret can be put in there");
+                    return Err(Failure::Sandbox(why, 125));
+                }
+                Some(rule) => rule.access = Some(rules::Access::Inspect),
+                None => written.push(bound),
             }
         }
-        if (gives && !args.local_only) || args.ask {
+        if gives && !args.local_only {
             written.extend(remembered(&written, home, caller)?);
         }
         if args.local_only
@@ -205,7 +214,9 @@ impl Network {
         }
         let seen = Seen::new(record, run.clone(), watch).with(Askers::new(held.inhabitants(asked)), ports);
         let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
-        Watched { front: self.front, seen, asking, command: self.command, _bundle: self.bundle }
+        let (untold, was_stolen, stops) = (Vec::new(), false, false);
+        let (front, command, _bundle) = (self.front, self.command, self.bundle);
+        Watched { front, seen, asking, command, untold, was_stolen, stops, _bundle }
     }
 }
 
@@ -215,16 +226,20 @@ pub(super) struct Watched<'a> {
     seen: Seen<'a>,
     asking: Asking<'a>,
     command: String,
+    /// What was told, and waits until everything stands still.
+    untold: Vec<Told>,
+    was_stolen: bool,
+    stops: bool,
     _bundle: Option<Bundle>,
 }
 
 impl Watched<'_> {
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
-        let Self { mut front, mut seen, mut asking, command, _bundle } = self;
+        let Self { mut front, mut seen, mut asking, command, untold: mut last, _bundle, .. } = self;
         output::hold(false);
         let counts = front.counts();
-        let last = front.end();
+        last.extend(front.end());
         asking.hear(&mut front, &last)?;
         seen.take(last)?;
         let mut summary = seen.ended(counts)?;
@@ -242,6 +257,9 @@ impl Attendant for Watched<'_> {
     }
 
     fn due(&self) -> Option<Instant> {
+        if !self.untold.is_empty() {
+            return Some(Instant::now());
+        }
         self.front.due()
     }
 
@@ -251,7 +269,16 @@ impl Attendant for Watched<'_> {
     }
 
     fn attend(&mut self) -> ControlFlow<()> {
-        let told = self.front.attend();
+        let mut told = std::mem::take(&mut self.untold);
+        told.extend(self.front.attend());
+        let is_theft = |one: &Told| matches!(one, Told::Stolen { .. } | Told::Proxy(Report::Stolen { .. }));
+        if !self.was_stolen && told.iter().any(is_theft) {
+            // First everything stands still and nothing goes out any more; then it is put down.
+            (self.was_stolen, self.stops, self.untold) = (true, true, told);
+            self.asking.cut();
+            self.front.cut();
+            return ControlFlow::Continue(());
+        }
         let heard = self.asking.hear(&mut self.front, &told);
         // Nothing is said while a question stands.
         output::hold(self.asking.question().is_some());
@@ -259,7 +286,7 @@ impl Attendant for Watched<'_> {
     }
 
     fn stops_everything(&mut self) -> bool {
-        self.seen.was_stolen()
+        std::mem::take(&mut self.stops)
     }
 
     fn question(&self) -> Option<String> {

@@ -96,24 +96,12 @@ pub(super) struct Seen<'a> {
     refused: Kinds,
     /// What the person could not be told at once.
     unsaid: u64,
-    /// A decoy was on its way out, and the sandbox goes on.
-    stolen: bool,
 }
 
 impl<'a> Seen<'a> {
     pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
         let (findings, refused) = (Kinds::default(), Kinds::default());
-        Self {
-            record,
-            run,
-            watch,
-            tally: Tally::default(),
-            askers: None,
-            findings,
-            refused,
-            unsaid: 0,
-            stolen: false,
-        }
+        Self { record, run, watch, tally: Tally::default(), askers: None, findings, refused, unsaid: 0 }
     }
 
     /// With who lives there, and which ports are published.
@@ -284,19 +272,13 @@ impl<'a> Seen<'a> {
 
     /// Records and tells that a decoy was on its way out; everything stands still from then on.
     fn stolen(&mut self, name: &str, wanted: &Wanted) -> Draft {
-        self.stolen = true;
         let (run, place) = (&self.run, short(wanted));
         let what = format!("the decoy in the variable {name} was on its way to {place}");
         self.unsaid += u64::from(!output::tell_now(&format!(
-            "found: {what}; the run stands still: `palisade stop {run}` ends it, `palisade thaw {run}` lets it go on"
+            "found: {what}; the run stands still and reaches nothing any more: `palisade stop {run}` ends it, `palisade thaw {run}` lets it go on"
         )));
         self.findings.is_new(&what, &place, &what);
         about(self.entry(FINDING, Decision::Noted).because(what), wanted).with("decoy", name.to_owned())
-    }
-
-    /// Whether a decoy was on its way out since the last time.
-    pub(super) fn was_stolen(&mut self) -> bool {
-        std::mem::take(&mut self.stolen)
     }
 
     /// Shows it to a person who watches.

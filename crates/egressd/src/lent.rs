@@ -6,6 +6,7 @@
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
 mod sign;
+mod theft;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -194,11 +195,6 @@ impl Lent {
         Self { loans, words, values, stolen: Mutex::default(), decoys }
     }
 
-    /// A decoy that was on its way out, and of which nobody was told yet.
-    pub(crate) fn stolen(&self) -> Option<String> {
-        self.stolen.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
     /// Whether anything that is lent may go there, and may so come back from there.
     pub(crate) fn concerns(&self, towards: Towards<'_>) -> bool {
         (0..self.loans.len()).any(|whose| self.may_go(whose, towards))
@@ -224,32 +220,6 @@ impl Lent {
             *self.stolen.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.clone());
         }
         Astray { name, place }
-    }
-
-    fn theft(&self, name: &str, place: &'static str) -> Astray {
-        *self.stolen.lock().unwrap_or_else(PoisonError::into_inner) = Some(name.to_owned());
-        Astray { name: name.to_owned(), place }
-    }
-
-    /// What a name that is asked for carries.
-    pub(crate) fn in_name(&self, host: &Host) -> Option<Astray> {
-        let text = host.to_string();
-        if let Some(name) = self.decoys.within(text.as_bytes()) {
-            return Some(self.theft(name, "name of the host"));
-        }
-        let word = self.words.all(text.as_bytes()).next();
-        word.map(|(_, whose, _)| self.astray(whose, "name of the host"))
-    }
-
-    /// A decoy in the head of a request, whatever becomes of it.
-    pub(crate) fn decoy_in(&self, request: &Request) -> Option<Astray> {
-        let address = request.target.resource().map(|resource| resource.as_str().as_bytes());
-        let found = address.and_then(|address| self.decoys.within(address)).or_else(|| {
-            request.fields.iter().find_map(|(name, value)| {
-                self.decoys.within(name.as_bytes()).or_else(|| self.decoys.within(value))
-            })
-        });
-        found.map(|name| self.theft(name, "head"))
     }
 
     /// Puts secrets in the place of their words; none if there are no words.

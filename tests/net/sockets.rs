@@ -87,12 +87,6 @@ fn python_two(body: &str) -> String {
     format!("cat > talk.py <<'X'\n{CLIENT}\n{client}\n{OVER_TWO}\n{body}\nX\npython3 talk.py")
 }
 
-fn world(who: crate::world::Who) -> World {
-    let world = World::new(who);
-    world.file("rules.toml", RULES);
-    world
-}
-
 #[test]
 fn egr_11_messages_pass_both_ways_with_pings_and_the_close() {
     let script = python(
@@ -112,7 +106,7 @@ n = Socket(path='/other'); print(n.head.split(b'\r\n')[0].decode())
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test"]);
         let said = world.run(&["--rules", "rules.toml"], &script).ok();
         let lines: Vec<&str> = said.out.lines().collect();
@@ -141,7 +135,7 @@ s.frame(8, b''); print(s.end())
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test", "other.test"]);
         let options = ["--rules", "rules.toml", "--secret", "MY_KEY=site.test"];
         let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script);
@@ -178,7 +172,7 @@ s = TwoSocket(); s.text('x', mask=False); print(s.end())
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test"]);
         let options = ["--rules", "rules.toml", "--secret", "MY_KEY=site.test"];
         let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script).ok();
@@ -217,7 +211,7 @@ s = Socket('other.test'); s.text('nothing of it'); print(s.message())
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test", "other.test"]);
         let options = ["--rules", "rules.toml", "--secret", "MY_KEY=site.test"];
         let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script).ok();
@@ -257,7 +251,7 @@ s = Socket(); s.text('good'); print(s.message())
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test"]);
         let said = world.run(&["--rules", "rules.toml"], &script).ok();
         assert_eq!(said.out, "(1, b'good')\n", "{who:?} {}", said.err);
@@ -331,7 +325,7 @@ print([s.end() for s in all])
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Sockets::start(&world, &["site.test"]);
         let run = ["run", "--rules", "rules.toml", "--", "sh", "-ec", &script];
         let child = world.palisade(&run).stdout(std::process::Stdio::piped()).spawn().unwrap();

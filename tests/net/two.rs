@@ -17,16 +17,10 @@ methods = ["POST"]
 paths = ["/pkg.Greeter/Hello", "/pkg.Greeter/Fail"]
 "#;
 
-fn world(who: crate::world::Who) -> World {
-    let world = World::new(who);
-    world.file("rules.toml", RULES);
-    world
-}
-
 #[test]
 fn egr_10_http_2_is_spoken_end_to_end_and_falls_back_at_either_end() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let curl = "curl -sS -w '%{http_version} %{http_code}\\n'";
         let script = format!(
@@ -56,7 +50,7 @@ fn egr_10_http_2_is_spoken_end_to_end_and_falls_back_at_either_end() {
     }
     for who in EVERYONE {
         // A server that speaks HTTP/1.1 only, and a client that does.
-        let world = self::world(who);
+        let world = World::with_rules(who, RULES);
         let server = world.https(PUBLIC, &["site.test"]);
         let curl = "curl -sS -o /dev/null -w '%{http_version} %{http_code}\\n'";
         let script = format!(
@@ -79,7 +73,7 @@ fn egr_10_http_2_is_spoken_end_to_end_and_falls_back_at_either_end() {
 #[test]
 fn egr_10_of_a_hundred_streams_at_once_the_refused_ones_end_alone() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         // The server answers none before all that are allowed are there: they are open at the same time.
         let server = Two::start(&world, &["site.test"], 50);
         let script = "
@@ -106,7 +100,7 @@ fn egr_10_of_a_hundred_streams_at_once_the_refused_ones_end_alone() {
 #[test]
 fn egr_10_rules_name_a_service_and_a_method_and_trailers_pass_both_ways() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let script = "
             call() { curl -sS --http2 -o out -D - -H 'content-type: application/grpc' -H 'te: trailers' --data-binary \"$1\" https://site.test$2; }
@@ -131,7 +125,7 @@ fn egr_10_rules_name_a_service_and_a_method_and_trailers_pass_both_ways() {
 #[test]
 fn egr_10_a_call_talks_both_ways_at_once_with_trailers_of_its_own() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let script = crate::two_attacks::python(
             r#"
@@ -159,7 +153,7 @@ print(c.next(1)[1] & 1)
 #[test]
 fn egr_10_a_server_that_breaks_off_is_told_of_and_one_that_goes_away_is_dialled_again() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let curl = "curl -sS --http2 -w '%{http_code}\\n'";
         let site = "https://site.test/ok";
@@ -205,7 +199,7 @@ while c.next(1)[1] & 1 == 0: pass
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let options = ["--rules", "rules.toml", "--secret", "MY_KEY=site.test"];
         let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script).ok();
@@ -231,7 +225,7 @@ c.head(5, post('/ok/good'), end=False); c.data(5, b'nothing', True); print(c.wai
 "#,
     );
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let options = ["--rules", "rules.toml", "--secret", "MY_KEY=other.test"];
         let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script).ok();
@@ -323,7 +317,7 @@ fn egr_13_secrets_are_put_into_streams_and_come_back_masked() {
 #[test]
 fn egr_18_streams_end_within_a_second_when_the_rules_go() {
     for who in EVERYONE {
-        let world = world(who);
+        let world = World::with_rules(who, RULES);
         let server = Two::start(&world, &["site.test"], 0);
         let script = "
             for i in 1 2 3; do printf 'url=https://site.test/hang/%s\\noutput=/dev/null\\n' $i; done > urls

@@ -81,12 +81,8 @@ pub fn python(body: &str) -> String {
 }
 
 fn world(who: Who) -> World {
-    let world = World::new(who);
-    world.file(
-        "rules.toml",
-        "[[rule]]\nhost = \"site.test\"\npaths = [\"/ok/**\", \"/hang/**\", \"/big/**\"]\n",
-    );
-    world
+    let rules = "[[rule]]\nhost = \"site.test\"\npaths = [\"/ok/**\", \"/hang/**\", \"/big/**\"]\n";
+    World::with_rules(who, rules)
 }
 
 #[test]

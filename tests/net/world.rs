@@ -133,6 +133,14 @@ impl World {
         world
     }
 
+    /// The same, with a file of rules in the project.
+    #[track_caller]
+    pub fn with_rules(who: Who, rules: &str) -> Self {
+        let world = Self::new(who);
+        world.file("rules.toml", rules);
+        world
+    }
+
     fn await_holder(&self) {
         let own = std::fs::read_link("/proc/self/ns/net").unwrap();
         let until = Instant::now() + Duration::from_secs(10);

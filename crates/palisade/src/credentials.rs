@@ -141,31 +141,36 @@ impl CredentialsFile {
     }
 
     fn hold_within(&self, patience: Duration) -> Result<fs::File, Failure> {
-        let path = self.0.with_extension("lock");
-        let file = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
-            .open(&path)
-            .map_err(Failure::file(&path))?;
-        let start = Instant::now();
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if start.elapsed() < patience => {
-                    std::thread::sleep(AGAIN);
-                }
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(Failure::Program(format!(
-                        "another `palisade` has held `{}` for {} s; end it and try again",
-                        path.display(),
-                        patience.as_secs()
-                    )));
-                }
-                Err(error) => return Err(Failure::file(&path)(error.into())),
+        hold_beside(&self.0, patience)
+    }
+}
+
+/// Holds the lock of a file, so that one `palisade` changes it at a time; for a while, if another has it.
+pub(crate) fn hold_beside(path: &Path, patience: Duration) -> Result<fs::File, Failure> {
+    let path = path.with_extension("lock");
+    let file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(&path)
+        .map_err(Failure::file(&path))?;
+    let start = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if start.elapsed() < patience => {
+                std::thread::sleep(AGAIN);
             }
+            Err(Errno::WOULDBLOCK) => {
+                return Err(Failure::Program(format!(
+                    "another `palisade` has held `{}` for {} s; end it and try again",
+                    path.display(),
+                    patience.as_secs()
+                )));
+            }
+            Err(error) => return Err(Failure::file(&path)(error.into())),
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Invariants: it lies with the configuration, where no sandbox writes; it is replaced as a whole; a record with anything odd
 //! in it is refused as a whole, and then nothing of it holds.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ledger::{Decision, Draft};
 use rules::{Rule, Rules};
@@ -14,11 +14,15 @@ use serde_json::json;
 
 use super::record::OwnRecord;
 use super::run::{self, Home};
+use crate::credentials::hold_beside;
 use crate::failure::Failure;
 use crate::output::{Shown, table};
 
 /// The record, in the folder of the configuration.
 const FILE: &str = "remembered.toml";
+
+/// How long another may change it; a run that asks does nothing else meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// All of it.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -65,11 +69,7 @@ fn change<T>(config: &Path, change: impl FnOnce(&mut Book) -> T) -> Result<T, Fa
     let path = config.join(FILE);
     let mut folder = std::fs::DirBuilder::new();
     folder.recursive(true).mode(0o700).create(config).map_err(Failure::file(config))?;
-    let lock_path = path.with_extension("lock");
-    let lock = OpenOptions::new().create(true).append(true).mode(0o600).open(&lock_path);
-    let lock = lock.map_err(Failure::file(&lock_path))?;
-    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(|error| Failure::file(&lock_path)(error.into()))?;
+    let _alone = hold_beside(&path, PATIENCE)?;
     let mut book = read(config)?;
     let changed = change(&mut book);
     let text = toml::to_string(&book).map_err(|error| Failure::Program(error.to_string()))?;

@@ -60,6 +60,29 @@ fn gtw_09_every_error_is_a_problem_with_a_code_and_a_request_id() {
     }
 }
 
+/// GTW-09: what is not there is not found, whatever was asked about it before. A page that begins after it makes the
+/// gate remember an answer, and that answer does not say that it exists.
+#[test]
+fn gtw_09_what_is_not_there_is_not_found_though_a_page_began_after_it() {
+    let host = Host::start();
+    let none = "0".repeat(32);
+    for (pages, id) in [("repos", format!("rep_{none}")), ("worktrees", format!("wt_{none}"))] {
+        let page = ask(&host, "GET", &format!("/api/v1/{pages}?after={id}"), &[], b"");
+        assert_eq!(page.status, 200, "{}", page.text());
+        for method in ["GET", "DELETE"] {
+            let reply = ask(&host, method, &format!("/api/v1/{pages}/{id}"), &[], b"");
+            assert_eq!(reply.status, 404, "{method} {pages}: {}", reply.text());
+        }
+    }
+    let user = format!("usr_{none}");
+    let page = ask(&host, "GET", &format!("/api/v1/users?after={user}"), &[], b"");
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert_eq!(ask(&host, "GET", &format!("/api/v1/users/{user}"), &[], b"").status, 404);
+    let body = format!(r#"{{"name":"x","repo":"rep_{none}","branch":"b"}}"#);
+    let reply = ask(&host, "POST", "/api/v1/worktrees", &[JSON], body.as_bytes());
+    assert_eq!(reply.status, 422, "the worktree names a repository that is not there: {}", reply.text());
+}
+
 /// A small generator: the same requests every time, from a seed.
 struct Dice(u64);
 

@@ -66,7 +66,7 @@ impl Runtime {
         let effect = async move |store: Arc<store::Store>, permit| match known {
             true => store.create_worktree(permit, |facts| gate.may_read(&caller, facts, as_of)).await,
             // As if it were not there.
-            false => Err(StoreError::Missing("repository")),
+            false => Err(StoreError::Dangling("repository")),
         };
         self.perform(who, act, effect).await
     }
@@ -104,7 +104,7 @@ impl Runtime {
         let known = self.knows_user(who, owner).await?;
         let effect = async move |store: Arc<store::Store>, permit| match known {
             true => store.add_owner(permit).await,
-            false => Err(StoreError::Missing("user")),
+            false => Err(StoreError::Dangling("user")),
         };
         self.perform(who, AddOwner { worktree, owner }, effect).await
     }

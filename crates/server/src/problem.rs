@@ -160,8 +160,8 @@ impl From<StoreError> for Problem {
             | StoreError::Unusable(_)
             | StoreError::Expired { .. }
             | StoreError::Archived(_) => Self::conflict(error.to_string()),
-            StoreError::Missing("worktree" | "pass" | "added policy" | "secret") => Self::not_found(),
-            StoreError::Missing(_) => Self::unprocessable(error.to_string()),
+            StoreError::Missing(_) => Self::not_found(),
+            StoreError::Dangling(_) => Self::unprocessable(error.to_string()),
             // A character that not every database can hold.
             StoreError::Engine(EngineError::Unfit { why, .. }) => {
                 Self::unprocessable(format!("a value cannot be kept: {why}"))

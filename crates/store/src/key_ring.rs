@@ -74,7 +74,7 @@ impl Store {
         if tx.exec(BEGIN, &[kept.to_vec().into()]).await? > 0 {
             tx.exec(NAME_MASTER_KEY, &[name.into()]).await?;
         }
-        let row = tx.row(READ, &[]).await?.ok_or(StoreError::Missing("key ring"))?;
+        let row = tx.row(READ, &[]).await?.ok_or(StoreError::Dangling("key ring"))?;
         tx.commit().await?;
         Ok(bytes(&row)?)
     }

@@ -136,7 +136,7 @@ impl Store {
             let sql =
                 "UPDATE api_keys SET label = label WHERE id = $1 AND user_id = $2 AND revoked_at IS NULL";
             if tx.exec(sql, &[key.to_string().into(), act.user.to_string().into()]).await? == 0 {
-                return Err(StoreError::Missing("key"));
+                return Err(StoreError::Dangling("key"));
             }
         }
         let seq = tx.next("passes").await?;

@@ -29,9 +29,12 @@ pub enum StoreError {
     /// The name or address is in use.
     #[error("`{0}` is taken; choose another")]
     Taken(&'static str),
-    /// What the act refers to is not there (any more).
+    /// What the act is about is not there (any more).
     #[error("there is no such {0}")]
     Missing(&'static str),
+    /// What it is about is there; something else that it names is not.
+    #[error("there is no such {0}")]
+    Dangling(&'static str),
     /// Someone must be left in charge.
     #[error("the last {0} cannot be removed, disabled or demoted; name another first")]
     Last(&'static str),

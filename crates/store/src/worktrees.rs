@@ -139,7 +139,7 @@ impl Store {
         let sql = "INSERT INTO worktrees (id, seq, repo, name, about, tier, created_by, created_at) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         tx.exec(sql, &args).await.map_err(|error| match error {
-            EngineError::Reference => StoreError::Missing("repository"),
+            EngineError::Reference => StoreError::Dangling("repository"),
             other => other.into(),
         })?;
         let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2)";
@@ -171,7 +171,7 @@ impl Store {
             .row("SELECT 1 FROM users WHERE id = $1 AND deleted_at IS NULL", &[act.owner.to_string().into()])
             .await?;
         if known.is_none() {
-            return Err(StoreError::Missing("user"));
+            return Err(StoreError::Dangling("user"));
         }
         let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2) ON CONFLICT DO NOTHING";
         tx.exec(sql, &[act.worktree.to_string().into(), act.owner.to_string().into()]).await?;
@@ -188,7 +188,7 @@ impl Store {
         tx.exec("UPDATE worktrees SET tier = tier WHERE id = $1", std::slice::from_ref(&id)).await?;
         let sql = "DELETE FROM worktree_owners WHERE worktree = $1 AND user_id = $2";
         if tx.exec(sql, &[id.clone(), act.owner.to_string().into()]).await? == 0 {
-            return Err(StoreError::Missing("owner"));
+            return Err(StoreError::Dangling("owner"));
         }
         let left = tx.row("SELECT COUNT(*) FROM worktree_owners WHERE worktree = $1", &[id]).await?;
         if left.map_or(Ok(0), |row| row.int(0))? == 0 {

@@ -101,7 +101,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) explain: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -229,4 +229,26 @@ pub(crate) struct ApparmorArgs {
     /// The directory that is taken for the whole machine
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub(crate) root: PathBuf,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::RunOnly;
+
+    fn command(words: &[&str]) -> Option<Vec<String>> {
+        let words = std::iter::once("palisade run").chain(words.iter().copied());
+        let run = RunOnly::try_parse_from(words).ok()?;
+        Some(run.args.command.into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn what_looks_like_an_option_is_not_taken_for_the_command() {
+        for typed in [&["--help"][..], &["-h"], &["--alow", "x.example", "--", "true"], &["--watch", "true"]] {
+            assert_eq!(command(typed), None, "{typed:?}");
+        }
+        assert_eq!(command(&["sh", "-c", "x", "--json"]).unwrap(), ["sh", "-c", "x", "--json"]);
+        assert_eq!(command(&["--ro", "/x", "--", "-odd", "--help"]).unwrap(), ["-odd", "--help"]);
+    }
 }

@@ -119,7 +119,7 @@ const STARTERS: [(&str, &str); 6] = [
     ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),
     ("crates/palisade/src/commands/setup.rs", "env_clear"),
     ("crates/sandbox/src/doctor/facts.rs", "env_clear"),
-    ("crates/sandbox/src/repo/host.rs", "env_clear"),
+    ("crates/git/src/lib.rs", "env_clear"),
     (
         "crates/vault/src/source/program.rs",
         "a program of the operator's that finds the key by the daemon's environment",

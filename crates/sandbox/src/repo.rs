@@ -10,7 +10,6 @@
 
 mod bundle;
 pub(crate) mod config;
-mod host;
 mod ingest;
 mod leave;
 mod place;
@@ -18,8 +17,9 @@ mod refs;
 pub(crate) mod remove;
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 pub use ingest::{Became, Commit};
@@ -150,6 +150,11 @@ pub(crate) fn settings(own: &[PathBuf]) -> Vec<u8> {
         }
     }
     text.into_bytes()
+}
+
+/// A place for what goes to git, in a directory of ours.
+fn exclusive(path: &Path) -> io::Result<File> {
+    std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Where a person's own configuration is, the strongest last.

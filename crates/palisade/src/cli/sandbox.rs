@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn what_looks_like_an_option_is_not_taken_for_the_command() {
-        for typed in [&["--help"][..], &["-h"], &["--alow", "x.example", "--", "true"], &["--watch", "true"]] {
+        for typed in [&["--help"][..], &["-h"], &["--alow", "x.example", "--", "true"], &["--watch", "true"]]
+        {
             assert_eq!(command(typed), None, "{typed:?}");
         }
         assert_eq!(command(&["sh", "-c", "x", "--json"]).unwrap(), ["sh", "-c", "x", "--json"]);

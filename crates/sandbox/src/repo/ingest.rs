@@ -10,10 +10,10 @@ use std::path::Path;
 use std::process::Stdio;
 
 use super::bundle::{self, BadBundle, Offer};
-use super::host::{Git, GitError, exclusive, in_directory};
 use super::refs::{self, Head, Id};
-use super::{Moves, Repository};
+use super::{Moves, Repository, exclusive};
 use crate::RunId;
+use ::git::{Git, GitError, in_directory};
 
 /// What a stranger may push.
 const RECEIVING: [&str; 9] = [

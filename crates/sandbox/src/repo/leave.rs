@@ -15,9 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::host::{Git, exclusive, program, shown};
 use super::ingest::{Commit, IngestError, ingest};
-use super::{Repository, refs};
+use super::{Repository, exclusive, refs};
 use crate::files;
 use crate::launch::Held;
 use crate::permit::Permit;
@@ -25,6 +24,7 @@ use crate::plan::Identity;
 use crate::running::Ended;
 use crate::spec::identity_for;
 use crate::{LaunchError, RunId, Running, Spec, Standard, Unenforceable};
+use ::git::{Git, program, shown};
 
 /// The most that comes out.
 const MOST_BYTES: u64 = 2 << 30;

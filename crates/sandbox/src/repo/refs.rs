@@ -6,7 +6,7 @@
 use std::io;
 use std::path::Path;
 
-use super::host::Git;
+use ::git::Git;
 
 /// The most that is read of one file.
 const MOST_BYTES: u64 = 64 << 20;

@@ -4,11 +4,15 @@
 //! configuration outside the repository takes part; it stands where only root writes; time and memory are bounded;
 //! root becomes the owner of the repository first. Never run on a directory that a sandbox had, or its layer.
 
+mod repository;
+
+pub use repository::{Branch, Commit, Cut, Repository, RepositoryError, is_branch};
+
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -39,7 +43,7 @@ const SETTINGS: [&str; 6] = [
 
 /// Why git did not do it.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GitError {
+pub enum GitError {
     /// It could not be started.
     #[error("git could not be started: {0}")]
     Start(#[from] io::Error),
@@ -50,21 +54,24 @@ pub(crate) enum GitError {
 
 /// The system's git, for one repository.
 #[derive(Debug)]
-pub(crate) struct Git {
+pub struct Git {
     program: &'static str,
     owner: Option<(u32, u32)>,
 }
 
 /// What git said.
 #[derive(Debug)]
-pub(crate) struct Said {
-    pub(crate) ok: bool,
-    pub(crate) out: Vec<u8>,
-    pub(crate) err: String,
+pub struct Said {
+    /// Whether it did what it was asked.
+    pub ok: bool,
+    /// What it wrote, up to a bound.
+    pub out: Vec<u8>,
+    /// The last line of what it complained of, as it can be shown.
+    pub err: String,
 }
 
 /// Where the system's git is.
-pub(crate) fn program() -> Option<&'static str> {
+pub fn program() -> Option<&'static str> {
     let is_roots = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|found| found.uid() == 0 && found.mode() & 0o002 == 0)
     };
@@ -77,14 +84,14 @@ pub(crate) fn program() -> Option<&'static str> {
 
 impl Git {
     /// The system's git, as the owner of this repository.
-    pub(crate) fn find(repository: &Path) -> Option<Self> {
+    pub fn find(repository: &Path) -> Option<Self> {
         let found = std::fs::metadata(repository).ok()?;
         let is_another = rustix::process::geteuid().is_root() && found.uid() != 0;
         Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())) })
     }
 
     /// Runs it with these settings and arguments.
-    pub(crate) fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
+    pub fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
         let (mut out, mut err) = (memory()?, memory()?);
         let mut command = Command::new(self.program);
         command.env_clear().envs([
@@ -125,7 +132,7 @@ impl Git {
     }
 
     /// Asks a question about a git directory; none if git has no answer.
-    pub(crate) fn line(&self, directory: &Path, arguments: &[&str]) -> Result<Option<String>, GitError> {
+    pub fn line(&self, directory: &Path, arguments: &[&str]) -> Result<Option<String>, GitError> {
         let directory = in_directory(directory);
         let mut all: Vec<&str> = directory.iter().map(String::as_str).collect();
         all.extend(arguments);
@@ -135,30 +142,47 @@ impl Git {
 }
 
 /// Says which repository, and that there is no worktree to look at, whatever its configuration says.
-pub(crate) fn in_directory(directory: &Path) -> [String; 2] {
+pub fn in_directory(directory: &Path) -> [String; 2] {
     [format!("--git-dir={}", directory.display()), "--work-tree=/".to_owned()]
+}
+
+/// These bytes, for a program to read.
+fn input(bytes: &[u8]) -> io::Result<Stdio> {
+    let mut file = memory()?;
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 fn memory() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("git", MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Starts it with little memory: limits are inherited, and a lowered one can be raised again.
+/// Starts it with little memory. The limit is the child's alone: other threads of this process start programs too.
 fn started(command: &mut Command) -> io::Result<Child> {
+    let mut child = command.spawn()?;
     let before = rustix::process::getrlimit(Resource::Data);
     let least = before.current.map_or(MOST_MEMORY, |now| now.min(MOST_MEMORY));
     let lowered = Rlimit { current: Some(least), maximum: before.maximum };
-    rustix::process::setrlimit(Resource::Data, lowered)?;
-    let child = command.spawn();
-    rustix::process::setrlimit(Resource::Data, before)?;
-    child
+    match rustix::process::prlimit(Some(pid_of(&child)?), Resource::Data, lowered) {
+        // It is over already.
+        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(child),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error.into())
+        }
+    }
+}
+
+fn pid_of(child: &Child) -> io::Result<rustix::process::Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
 fn ends_in_time(child: &Child) -> io::Result<bool> {
     let until = Instant::now() + PATIENCE;
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let Some(pid) = pid else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
-    let ends = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let ends = rustix::process::pidfd_open(pid_of(child)?, PidfdFlags::empty())?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -178,14 +202,8 @@ fn ends_in_time(child: &Child) -> io::Result<bool> {
 }
 
 /// The last line that says something, as it can be shown.
-pub(crate) fn shown(bytes: &[u8]) -> String {
+pub fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     line.chars().take(200).map(|c| if c.is_control() { '·' } else { c }).collect()
-}
-
-/// A place for what goes to git, in a directory of ours.
-pub(crate) fn exclusive(path: &PathBuf) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }

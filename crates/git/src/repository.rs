@@ -1,0 +1,379 @@
+//! A repository of the installation's own: a directory that no agent writes, its branches, and trees made from it.
+//!
+//! Branches of where it came from are `refs/remotes/origin/`, those of worktrees are `refs/heads/`. Invariants: an existing
+//! branch is never moved by making a tree; names that could be taken for something else are refused before git sees them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::{Git, GitError};
+
+/// The longest name of a branch.
+const MOST_NAME: usize = 200;
+/// The branch that a repository is on when it has none: it never comes to be.
+const NONE: &str = "palisade-none";
+
+/// Why something was not done to a repository.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    /// There is no git here.
+    #[error("git is not installed on this machine; install it, then try again")]
+    NoGit,
+    /// A name that is none.
+    #[error("`{0}` cannot be the name of a branch")]
+    Name(String),
+    /// There is no such branch.
+    #[error("there is no branch `{0}` in the repository")]
+    NoBranch(String),
+    /// A tree of another worktree has it.
+    #[error("the branch `{0}` is in use by another worktree")]
+    InUse(String),
+    /// git refused.
+    #[error("git refused: {0}")]
+    Refused(String),
+    /// git could not be asked.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The disk.
+    #[error("{}: {}", .0.display(), .1)]
+    File(PathBuf, #[source] io::Error),
+}
+
+/// One commit, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its name.
+    pub id: String,
+    /// Who wrote it.
+    pub author: String,
+    /// Seconds since the epoch.
+    pub at: i64,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+/// Text, and whether there was more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// As much as was asked for.
+    pub text: String,
+    /// Whether the rest was left out.
+    pub truncated: bool,
+}
+
+/// What became of a branch when a tree was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// It was made for it.
+    Made,
+    /// It was there.
+    Found,
+}
+
+/// A repository of ours.
+#[derive(Debug)]
+pub struct Repository {
+    folder: PathBuf,
+    git: Git,
+}
+
+impl Repository {
+    /// Makes one, or opens the one that is there.
+    pub fn make(folder: &Path) -> Result<Self, RepositoryError> {
+        let failed = |error| RepositoryError::File(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let made = Self::open(folder)?;
+        if !made.directory().join("HEAD").exists() {
+            let branch = format!("--initial-branch={NONE}");
+            let folder = folder.to_string_lossy();
+            made.told(&["init", "--quiet", "--template=", &branch, &folder])?;
+        }
+        Ok(made)
+    }
+
+    /// The one that was made there.
+    pub fn open(folder: &Path) -> Result<Self, RepositoryError> {
+        let git = Git::find(folder).ok_or(RepositoryError::NoGit)?;
+        Ok(Self { folder: folder.to_owned(), git })
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.folder.join(".git")
+    }
+
+    /// Runs git for its answer; what it complains of is the error.
+    fn told(&self, arguments: &[&str]) -> Result<Vec<u8>, RepositoryError> {
+        let said = self.git.run(&[], arguments, Stdio::null())?;
+        if said.ok { Ok(said.out) } else { Err(RepositoryError::Refused(said.err)) }
+    }
+
+    fn in_it(&self, arguments: &[&str]) -> Result<Vec<u8>, RepositoryError> {
+        let directory = format!("--git-dir={}", self.directory().display());
+        let mut all = vec![directory.as_str()];
+        all.extend(arguments);
+        self.told(&all)
+    }
+
+    /// What a reference names; none if it is not there.
+    pub fn tip(&self, reference: &str) -> Result<Option<String>, RepositoryError> {
+        let wanted = format!("{reference}^{{commit}}");
+        match self.in_it(&["rev-parse", "--quiet", "--verify", "--end-of-options", &wanted]) {
+            Ok(out) => Ok(Some(line(&out)).filter(|id| !id.is_empty())),
+            Err(RepositoryError::Refused(_)) => Ok(None),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Short names of references below a place, and what they name.
+    pub fn references(&self, below: &str) -> Result<Vec<(String, String)>, RepositoryError> {
+        let out = self.in_it(&["for-each-ref", "--format=%(objectname) %(refname)", below])?;
+        let text = String::from_utf8_lossy(&out);
+        let each = |line: &str| {
+            let (id, name) = line.split_once(' ')?;
+            Some((name.strip_prefix(below)?.to_owned(), id.to_owned()))
+        };
+        Ok(text.lines().filter_map(each).collect())
+    }
+
+    /// Makes what one place names the whole of another, and takes the first place away: all of it or nothing.
+    pub fn carry(&self, from: &str, to: &str) -> Result<usize, RepositoryError> {
+        let come = self.references(from)?;
+        let mut orders = String::from("start\n");
+        for (name, _) in self.references(to)? {
+            if come.iter().all(|(other, _)| *other != name) {
+                orders.push_str(&format!("delete {to}{name}\n"));
+            }
+        }
+        for (name, id) in &come {
+            orders.push_str(&format!("update {to}{name} {id}\ndelete {from}{name}\n"));
+        }
+        orders.push_str("prepare\ncommit\n");
+        let directory = format!("--git-dir={}", self.directory().display());
+        let input = crate::input(orders.as_bytes()).map_err(GitError::from)?;
+        let said = self.git.run(&[], &[&directory, "update-ref", "--stdin"], input)?;
+        if said.ok { Ok(come.len()) } else { Err(RepositoryError::Refused(said.err)) }
+    }
+
+    /// Makes a tree on a branch: a new one that begins at `base`, or the one that is there, as it is.
+    pub fn add_tree(&self, tree: &Path, branch: &str, base: &str) -> Result<Branch, RepositoryError> {
+        if !is_branch(branch) {
+            return Err(RepositoryError::Name(branch.to_owned()));
+        }
+        let path = tree.to_string_lossy();
+        let found = self.tip(&format!("refs/heads/{branch}"))?.is_some();
+        let mut arguments = vec!["worktree", "add", "--quiet"];
+        match found {
+            true => arguments.extend(["--end-of-options", &path, branch]),
+            false => arguments.extend(["--no-track", "-b", branch, "--end-of-options", &path, base]),
+        }
+        match self.in_it(&arguments) {
+            Ok(_) => Ok(if found { Branch::Found } else { Branch::Made }),
+            Err(RepositoryError::Refused(why)) if is_use(&why) => {
+                Err(RepositoryError::InUse(branch.to_owned()))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Forgets a tree that is gone from the disk, and the branch that was made for it if nothing was committed there.
+    pub fn forget_tree(&self, made: Option<(&str, &str)>) -> Result<(), RepositoryError> {
+        self.in_it(&["worktree", "prune", "--expire=now"])?;
+        if let Some((branch, base)) = made {
+            let reference = format!("refs/heads/{branch}");
+            if self.tip(&reference)?.as_deref() == Some(base) {
+                self.in_it(&["update-ref", "-d", &reference, base])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest commits that are in `to` and not in `from`.
+    pub fn log(&self, from: &str, to: &str, most: u32) -> Result<Vec<Commit>, RepositoryError> {
+        let (most, range) = (format!("--max-count={most}"), format!("{from}..{to}"));
+        let format = "--format=%H%x1f%an%x1f%at%x1f%s";
+        let out =
+            self.in_it(&["log", "-z", &most, format, "--no-show-signature", "--end-of-options", &range])?;
+        let text = String::from_utf8_lossy(&out);
+        let each = |entry: &str| {
+            let mut parts = entry.split('\x1f');
+            let (id, author, at) = (parts.next()?, parts.next()?, parts.next()?);
+            let subject = parts.collect::<Vec<_>>().join(" ");
+            Some(Commit { id: id.to_owned(), author: author.to_owned(), at: at.parse().ok()?, subject })
+        };
+        Ok(text.split('\0').filter_map(each).collect())
+    }
+
+    /// What differs between two commits, as a patch.
+    pub fn diff(&self, from: &str, to: &str, most: usize) -> Result<Cut, RepositoryError> {
+        let how =
+            ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--end-of-options"];
+        let out = self.in_it(&[&how[..], &[from, to]].concat())?;
+        let end = out.len().min(most);
+        let shown = out.get(..end).unwrap_or_default();
+        Ok(Cut { text: String::from_utf8_lossy(shown).into_owned(), truncated: out.len() > most })
+    }
+}
+
+fn line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end().to_owned()
+}
+
+fn is_use(why: &str) -> bool {
+    why.contains("already checked out") || why.contains("already used by worktree")
+}
+
+/// Whether this can be the short name of a branch: git's rules, and fewer characters than git takes.
+#[must_use]
+pub fn is_branch(name: &str) -> bool {
+    let part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with(['.', '-'])
+            && !part.ends_with('.')
+            && Path::new(part).extension().is_none_or(|end| !end.eq_ignore_ascii_case("lock"))
+    };
+    name.len() <= MOST_NAME
+        && name != "HEAD"
+        && name != NONE
+        && !name.contains("..")
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./+#".contains(&b))
+        && name.split('/').all(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new("git");
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(folder);
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Ana").env(format!("GIT_{who}_EMAIL"), "ana@host.example");
+        }
+        let out = command.args(arguments).output().unwrap();
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+        line(&out.stdout)
+    }
+
+    /// A repository of ours that has a commit of somebody's as `origin/main`.
+    fn fetched(folder: &Path) -> (Repository, String) {
+        let theirs = folder.join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        git(&theirs, &["init", "-q", "-b", "main"]);
+        std::fs::write(theirs.join("file"), "one\n").unwrap();
+        git(&theirs, &["add", "."]);
+        git(&theirs, &["commit", "-qm", "one"]);
+        let ours = Repository::make(&folder.join("ours")).unwrap();
+        let path = theirs.to_string_lossy().into_owned();
+        ours.in_it(&["fetch", "-q", &path, "+refs/heads/*:refs/palisade/run/up/*"]).unwrap();
+        assert_eq!(ours.carry("refs/palisade/run/up/", "refs/remotes/origin/").unwrap(), 1);
+        let tip = ours.tip("refs/remotes/origin/main").unwrap().unwrap();
+        assert_eq!(tip, git(&theirs, &["rev-parse", "main"]));
+        (ours, tip)
+    }
+
+    fn committed(tree: &Path, text: &str) -> String {
+        std::fs::write(tree.join("file"), text).unwrap();
+        git(tree, &["commit", "-qam", text.trim_end()]);
+        git(tree, &["rev-parse", "HEAD"])
+    }
+
+    #[test]
+    fn names_of_branches_are_checked_before_git_sees_them() {
+        for good in ["main", "palisade/fix-1", "a/b/c.d", "release-1.2_x", "x#1"] {
+            assert!(is_branch(good), "{good}");
+        }
+        let long = "x".repeat(201);
+        let bad = [
+            "", "-x", "a/-x", ".x", "a/.b", "a//b", "a/", "/a", "a..b", "a.lock", "a b", "a~1", "a^", "a:b",
+            "HEAD",
+        ];
+        for bad in bad.into_iter().chain([
+            "a\0b",
+            "a\u{1b}b",
+            "ü",
+            "@{-1}",
+            "a*",
+            "a?",
+            "a\\b",
+            &long,
+            "palisade-none",
+        ]) {
+            assert!(!is_branch(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn wt_02_a_tree_begins_a_branch_and_never_moves_one_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, base) = fetched(folder.path());
+        let tree = folder.path().join("tree");
+        assert_eq!(ours.add_tree(&tree, "palisade/a", &base).unwrap(), Branch::Made);
+        assert_eq!(std::fs::read_to_string(tree.join("file")).unwrap(), "one\n");
+        let tip = committed(&tree, "two\n");
+        let other = folder.path().join("other");
+        let refused = ours.add_tree(&other, "palisade/a", &base).unwrap_err();
+        assert!(matches!(refused, RepositoryError::InUse(_)), "{refused}");
+        assert!(!other.exists());
+        std::fs::remove_dir_all(&tree).unwrap();
+        ours.forget_tree(Some(("palisade/a", &base))).unwrap();
+        assert_eq!(
+            ours.tip("refs/heads/palisade/a").unwrap().as_ref(),
+            Some(&tip),
+            "what was committed stays"
+        );
+        assert_eq!(ours.add_tree(&other, "palisade/a", &base).unwrap(), Branch::Found);
+        assert_eq!(ours.tip("refs/heads/palisade/a").unwrap(), Some(tip));
+        assert_eq!(std::fs::read_to_string(other.join("file")).unwrap(), "two\n");
+    }
+
+    #[test]
+    fn wt_03_a_tree_that_is_given_up_leaves_no_branch() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, base) = fetched(folder.path());
+        let tree = folder.path().join("tree");
+        ours.add_tree(&tree, "x", &base).unwrap();
+        std::fs::remove_dir_all(&tree).unwrap();
+        ours.forget_tree(Some(("x", &base))).unwrap();
+        assert_eq!(ours.tip("refs/heads/x").unwrap(), None);
+        assert!(ours.add_tree(&tree, "y", "refs/remotes/origin/none").is_err());
+        assert!(!tree.exists() && ours.tip("refs/heads/y").unwrap().is_none());
+        assert!(matches!(ours.add_tree(&tree, "--detach", &base), Err(RepositoryError::Name(_))));
+    }
+
+    #[test]
+    fn branches_that_are_gone_there_go_here_and_a_bad_one_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, base) = fetched(folder.path());
+        let set = |name: &str| ours.in_it(&["update-ref", name, &base]).unwrap();
+        set("refs/palisade/two/new");
+        assert_eq!(ours.carry("refs/palisade/two/", "refs/remotes/origin/").unwrap(), 1);
+        assert_eq!(ours.references("refs/remotes/origin/").unwrap(), [("new".to_owned(), base.clone())]);
+        assert_eq!(ours.references("refs/palisade/").unwrap(), []);
+        // A file stands where a folder would have to be.
+        set("refs/palisade/three/a/b");
+        std::fs::write(ours.directory().join("refs/remotes/origin/a"), format!("{base}\n")).unwrap();
+        std::fs::write(ours.directory().join("refs/remotes/origin/a.lock"), "").unwrap();
+        ours.carry("refs/palisade/three/", "refs/remotes/origin/").unwrap_err();
+        assert!(ours.tip("refs/remotes/origin/new").unwrap().is_some(), "all of it or nothing");
+    }
+
+    #[test]
+    fn what_was_done_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, base) = fetched(folder.path());
+        let tree = folder.path().join("tree");
+        ours.add_tree(&tree, "x", &base).unwrap();
+        let two = committed(&tree, "two\n");
+        let three = committed(&tree, "three\n");
+        let log = ours.log(&base, "refs/heads/x", 10).unwrap();
+        let shown: Vec<_> = log.iter().map(|one| (one.id.as_str(), one.subject.as_str())).collect();
+        assert_eq!(shown, [(three.as_str(), "three"), (two.as_str(), "two")]);
+        assert_eq!(log[0].author, "Ana");
+        assert_eq!(ours.log(&base, "refs/heads/x", 1).unwrap().len(), 1);
+        let diff = ours.diff(&base, "refs/heads/x", 1 << 20).unwrap();
+        assert!(diff.text.contains("-one\n+three\n") && !diff.truncated, "{}", diff.text);
+        let cut = ours.diff(&base, "refs/heads/x", 10).unwrap();
+        assert!(cut.truncated && cut.text.len() == 10);
+    }
+}

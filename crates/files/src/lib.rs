@@ -18,6 +18,7 @@
 
 mod error;
 mod named;
+pub mod remove;
 mod root;
 mod write;
 

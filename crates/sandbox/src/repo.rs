@@ -14,7 +14,6 @@ mod ingest;
 mod leave;
 mod place;
 mod refs;
-pub(crate) mod remove;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -120,7 +119,7 @@ impl Repository {
 
     /// Removes the layer, and the run's folder if that was all.
     fn remove(&self) -> io::Result<()> {
-        remove::tree(&self.folder)?;
+        ::files::remove::tree(&self.folder)?;
         if let Some(run) = self.folder.parent() {
             let _ = rustix::fs::rmdir(run);
         }

@@ -14,7 +14,6 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags
 use rustix::io::Errno;
 
 use super::walk::make_readable;
-use crate::repo::remove;
 
 /// How deep a tree may be that has to be copied.
 const DEEPEST: usize = 100;
@@ -45,7 +44,7 @@ impl Quarantine {
         let (moved, there) = moved(from.as_fd(), &name, to.as_fd(), &there)?;
         if !moved {
             copied(from.as_fd(), &name, to.as_fd(), &there, 0)?;
-            remove::entry_of(from.as_fd(), &name)?;
+            ::files::remove::entry_of(from.as_fd(), &name)?;
         }
         match FileType::from_raw_mode(seen.st_mode) {
             // Where git finds no HEAD it finds no repository, also not when somebody looks at this place.

@@ -14,7 +14,7 @@ const DEEPEST: usize = 200;
 const MOST_ROUNDS: usize = 100_000;
 
 /// Removes it; what is not there is removed.
-pub(crate) fn tree(path: &Path) -> io::Result<()> {
+pub fn tree(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     let parent =
         match rustix::fs::open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
@@ -26,7 +26,7 @@ pub(crate) fn tree(path: &Path) -> io::Result<()> {
 }
 
 /// Removes an entry of a directory that is open.
-pub(crate) fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()> {
+pub fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()> {
     // Each time around, what was too deep has come up to the top.
     for _ in 0..MOST_ROUNDS {
         if entry(folder, name, None, 0)? {

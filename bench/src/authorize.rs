@@ -106,7 +106,7 @@ fn cached() -> anyhow::Result<Row> {
         let worktree = WorktreeId::random();
         let repo = runtime.create_repo(&who, "repo".parse()?, "https://example.org/repo".into()).await?.id;
         let made =
-            CreateWorktree { worktree, repo, name: "one".parse()?, about: String::new(), tier: Tier::None };
+            CreateWorktree { worktree, repo, name: "one".parse()?, about: String::new(), tier: Tier::None, branch: None, base: None };
         runtime.create_worktree(&who, made).await?;
         anyhow::Ok((runtime, who, worktree))
     })?;

@@ -24,6 +24,7 @@ pub(crate) async fn booted(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(
         redactor: Redactor::new(),
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
+        launcher: std::path::PathBuf::from("palisade"),
     })
     .await?;
     let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;

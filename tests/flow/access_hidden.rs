@@ -79,6 +79,8 @@ fn acc_05_lists_and_acts_leave_out_what_a_policy_hides() {
             name: "x".into(),
             about: String::new(),
             tier: None,
+            branch: None,
+            base: None,
         };
         bo.client.create_worktree(&body)
     };
@@ -166,6 +168,8 @@ fn acc_04_the_name_of_a_hidden_worktree_is_not_taken() {
             name: name.to_owned(),
             about: String::new(),
             tier: None,
+            branch: None,
+            base: None,
         };
         client.create_worktree(&body)
     };
@@ -184,6 +188,8 @@ fn acc_04_the_name_of_a_hidden_worktree_is_not_taken() {
                 name: "race".into(),
                 about: String::new(),
                 tier: None,
+                branch: None,
+                base: None,
             };
             std::thread::spawn(move || client.create_worktree(&body).is_ok())
         })

@@ -137,6 +137,8 @@ fn aut_17_a_backup_under_load_restores_equal() {
             name: "after".into(),
             about: String::new(),
             tier: None,
+            branch: None,
+            base: None,
         })
         .unwrap();
     assert!(!restored.items.iter().any(|item| item.id == made.id), "and life goes on");

@@ -90,7 +90,21 @@ impl Stage<'_> {
             name: self.fresh(),
             about: String::new(),
             tier: Some("view".into()),
+            branch: None,
+            base: None,
         }
+    }
+
+    /// A repository of this machine, not fetched yet.
+    pub fn local_repo(&self) -> String {
+        self.host.local_repo(&self.fresh())
+    }
+
+    /// A worktree with a tree.
+    pub fn tree(&self) -> String {
+        let repo = self.local_repo();
+        self.owner().fetch_repo(&repo).unwrap();
+        self.owner().create_worktree(&CreateWorktreeRequest { repo, ..self.new_worktree() }).unwrap().id
     }
 
     pub fn worktree(&self) -> String {
@@ -292,6 +306,7 @@ calls! { s, who;
     "repos_create" => { let body = s.new_repo(); } create_repo(&body);
     "repos_read" => { let id = s.repo.clone(); } repo(&id);
     "repos_delete" => { let id = s.spare_repo(); } delete_repo(&id);
+    "repos_fetch" => { let id = s.local_repo(); } fetch_repo(&id);
     "worktrees_list" => worktrees(&WorktreeFilter::default());
     "worktrees_create" => { let body = s.new_worktree(); } create_worktree(&body);
     "worktrees_read" => { let id = s.worktree(); } worktree(&id);
@@ -301,6 +316,9 @@ calls! { s, who;
     "worktrees_add_owner" => { let (id, user) = (s.worktree(), s.someone()); } add_owner(&id, &user);
     "worktrees_remove_owner" => { let (id, user) = s.shared_worktree(); } remove_owner(&id, &user);
     "worktrees_archive" => { let id = s.worktree(); } archive_worktree(&id);
+    "worktrees_log" => { let id = s.tree(); } worktree_log(&id, None);
+    "worktrees_diff" => { let id = s.tree(); } worktree_diff(&id);
+    "worktrees_files" => { let id = s.tree(); } worktree_files(&id, "");
     "policies_list" => policies();
     "policies_add" => { let id = s.fresh(); } add_policy(&id, NOBODY);
     "policies_remove" => { let id = s.policy(); } remove_policy(&id);

@@ -82,6 +82,7 @@ fn gtw_09_every_writing_route_records_a_malformed_attempt() {
         ("DELETE", "/api/v1/keys/x".to_owned(), "key.revoke"),
         ("DELETE", "/api/v1/passes/x".to_owned(), "pass.revoke"),
         ("DELETE", "/api/v1/repos/x".to_owned(), "repo.delete"),
+        ("POST", "/api/v1/repos/x/fetch".to_owned(), "repo.fetch"),
         ("DELETE", "/api/v1/worktrees/x".to_owned(), "worktree.delete"),
         ("POST", "/api/v1/worktrees/x/archive".to_owned(), "worktree.archive"),
         ("PUT", "/api/v1/worktrees/x/owners/y".to_owned(), "worktree.set_owners"),

@@ -159,6 +159,7 @@ async fn gtw_05_a_ticket_lasts_thirty_seconds() {
         redactor: redact::Redactor::new(),
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
+        launcher: std::path::PathBuf::from("palisade"),
     };
     let runtime = runtime::Runtime::boot(boot).await.unwrap();
     let auth = runtime.auth();

@@ -54,6 +54,8 @@ pub fn load(
                         name: name.clone(),
                         about: String::new(),
                         tier: None,
+                        branch: None,
+                        base: None,
                     };
                     match client.create_worktree(&body) {
                         Ok(_) => drop(kept.lock().unwrap().insert(name)),

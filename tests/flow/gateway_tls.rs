@@ -121,7 +121,14 @@ fn gtw_15_the_clients_socket_speaks_tls() {
     socket.ping().unwrap();
     let origin = "https://forge.example/a/b".to_owned();
     let repo = client.create_repo(&api::CreateRepoRequest { name: "demo".into(), origin }).unwrap().id;
-    let body = api::CreateWorktreeRequest { repo, name: "one".into(), about: String::new(), tier: None };
+    let body = api::CreateWorktreeRequest {
+        repo,
+        name: "one".into(),
+        about: String::new(),
+        tier: None,
+        branch: None,
+        base: None,
+    };
     let worktree = client.create_worktree(&body).unwrap().id;
     let event = socket.event().unwrap().unwrap();
     assert_eq!(event.worktree.as_ref(), Some(&worktree), "{event:?}");

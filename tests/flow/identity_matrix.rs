@@ -42,6 +42,7 @@ GET    /api/v1/repos                              | runs:read   | 200     | 200 
 POST   /api/v1/repos                              | runs:manage | 403     | 403     | 201     | 201
 GET    /api/v1/repos/{repo}                       | runs:read   | 200     | 200     | 200     | 200
 DELETE /api/v1/repos/{repo}                       | runs:manage | 403     | 403     | 204     | 204
+POST   /api/v1/repos/{repo}/fetch                 | runs:manage | 403     | 200     | 200     | 200
 GET    /api/v1/worktrees                          | runs:read   | 200     | 200     | 200     | 200
 POST   /api/v1/worktrees                          | runs:write  | 403     | 201     | 201     | 201
 GET    /api/v1/worktrees/{worktree}               | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
@@ -51,6 +52,9 @@ PUT    /api/v1/worktrees/{worktree}/tier          | runs:manage | 403/403 | 200/
 PUT    /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 DELETE /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 POST   /api/v1/worktrees/{worktree}/archive       | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
+GET    /api/v1/worktrees/{worktree}/log           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/worktrees/{worktree}/diff          | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/policies                           | admin       | 403     | 403     | 200     | 200
 POST   /api/v1/policies                           | admin       | 403     | 403     | 204     | 204
 DELETE /api/v1/policies/{policy}                  | admin       | 403     | 403     | 204     | 204
@@ -206,7 +210,8 @@ impl Scene<'_> {
             path = path.replace("{pass}", &of.client.mint_pass(&pass_request()).unwrap().pass.id);
         }
         if path.contains("{repo}") {
-            path = path.replace("{repo}", &self.host.repo(&fresh("repo")));
+            let made = if path.ends_with("/fetch") { Host::local_repo } else { Host::repo };
+            path = path.replace("{repo}", &made(self.host, &fresh("repo")));
         }
         if path.contains("{owner}") {
             let name = fresh("S").replace('-', "_");
@@ -302,7 +307,8 @@ fn idn_09_every_route_and_role_is_as_declared() {
     let routes: BTreeSet<(String, String)> =
         table().iter().map(|row| (row.method.to_owned(), row.path.to_owned())).collect();
     assert_eq!(described(&host.owner().client), routes, "a route without a row, or a row without a route");
-    let repo = host.repo("demo");
+    let repo = host.local_repo("demo");
+    host.owner().client.fetch_repo(&repo).unwrap();
     let bo = host.user("bo", "member");
     for (column, role) in ROLES.into_iter().enumerate() {
         let email = create(&host, &format!("caller-{role}"), role).email;
@@ -425,7 +431,8 @@ fn idn_08_without_a_credential_only_health_and_login_answer() {
 #[test]
 fn idn_11_identity_is_never_taken_from_a_body() {
     let host = many_calls();
-    let repo = host.repo("demo");
+    let repo = host.local_repo("demo");
+    host.owner().client.fetch_repo(&repo).unwrap();
     let bo = host.user("bo", "member");
     let owner = host.owner().clone();
     let mut scene = Scene {
@@ -471,7 +478,8 @@ fn idn_11_identity_is_never_taken_from_a_body() {
 #[test]
 fn idn_12_a_key_reaches_no_further_than_its_scope_and_its_user() {
     let host = many_calls();
-    let repo = host.repo("demo");
+    let repo = host.local_repo("demo");
+    host.owner().client.fetch_repo(&repo).unwrap();
     let bo = host.user("bo", "member");
     let keyed = host.user("keyed", "owner");
     let mut scene = Scene {
@@ -545,7 +553,8 @@ fn idn_12_a_key_reaches_no_further_than_its_scope_and_its_user() {
 #[test]
 fn idn_16_a_pass_is_taken_from_the_header_only_and_reaches_only_its_own() {
     let host = many_calls();
-    let repo = host.repo("demo");
+    let repo = host.local_repo("demo");
+    host.owner().client.fetch_repo(&repo).unwrap();
     let (ana, bo) = (host.user("ana", "member"), host.user("bo", "member"));
     let everything = json!({"tools": {"allow": ["*"]}, "depth": 1});
     let mint = |person: &Person| {

@@ -116,6 +116,7 @@ impl Stage {
                     origin: "https://forge.example/a/b".into(),
                 })
                 .map(drop),
+            "repo.fetch" => client.fetch_repo(&self.host.local_repo(&self.fresh())).map(drop),
             "repo.delete" => client.delete_repo(&self.host.repo(&self.fresh())),
             "worktree.list" => client.worktrees(&api::WorktreeFilter::default()).map(drop),
             "worktree.read" => client.worktree(&self.worktree()).map(drop),
@@ -125,6 +126,8 @@ impl Stage {
                     name: self.fresh(),
                     about: String::new(),
                     tier: None,
+                    branch: None,
+                    base: None,
                 };
                 client.create_worktree(&body).map(drop)
             }

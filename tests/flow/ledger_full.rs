@@ -88,8 +88,14 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
     disk.fill();
 
     let create = |name: &str| {
-        let body =
-            CreateWorktreeRequest { repo: repo.clone(), name: name.into(), about: String::new(), tier: None };
+        let body = CreateWorktreeRequest {
+            repo: repo.clone(),
+            name: name.into(),
+            about: String::new(),
+            tier: None,
+            branch: None,
+            base: None,
+        };
         host.owner().client.create_worktree(&body)
     };
     let client = &host.owner().client;

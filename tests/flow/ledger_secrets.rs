@@ -66,6 +66,8 @@ fn led_11_planted_secrets_are_in_no_segment_and_no_log() {
             name: format!("w-{n}"),
             about: about.clone(),
             tier: None,
+            branch: None,
+            base: None,
         };
         let made = client.create_worktree(&body).unwrap();
         client.update_worktree(&made.id, &format!("token={secret}")).unwrap();

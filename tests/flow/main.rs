@@ -45,4 +45,5 @@ mod skeleton;
 mod surfaces;
 mod surfaces_unknown;
 mod templates;
+mod trees;
 mod up;

@@ -168,9 +168,15 @@ const COMMANDS: &[(&str, Line)] = &[
     ("repo list", Calls("repos_list", |_, _| words(["repo", "list"]))),
     (
         "repo add",
-        Calls("repos_create", |s, _| words(["repo", "add", &s.fresh(), "https://forge.example/a/b"])),
+        Calls("repos_create", |s, _| {
+            words(["repo", "add", "--no-fetch", &s.fresh(), "https://forge.example/a/b"])
+        }),
     ),
     ("repo show", Calls("repos_read", |s, _| words(["repo", "show", &s.repo]))),
+    ("repo fetch", Calls("repos_fetch", |s, _| words(["repo", "fetch", &s.local_repo()]))),
+    ("worktree log", Calls("worktrees_log", |s, _| words(["worktree", "log", &s.tree()]))),
+    ("worktree diff", Calls("worktrees_diff", |s, _| words(["worktree", "diff", &s.tree()]))),
+    ("worktree files", Calls("worktrees_files", |s, _| words(["worktree", "files", &s.tree()]))),
     ("repo delete", Calls("repos_delete", |s, _| words(["repo", "delete", &s.spare_repo()]))),
     ("worktree list", Calls("worktrees_list", |_, _| words(["worktree", "list"]))),
     ("worktree create", Calls("worktrees_create", |s, _| words(["worktree", "create", &s.repo, &s.fresh()]))),

@@ -85,6 +85,8 @@ fn acc_23_a_team_begins_with_the_command_that_up_prints() {
         name: "one".into(),
         about: String::new(),
         tier: Some("none".into()),
+        branch: None,
+        base: None,
     };
     let hidden = owner.create_worktree(&hidden).unwrap();
     let body = LoginRequest { email: "bo@example.org".into(), password: Hidden(PASSWORD.into()), totp: None };

@@ -197,6 +197,26 @@ impl Host {
         self.owner().client.create_repo(&body).unwrap().id
     }
 
+    /// A repository of this machine with one commit on `trunk`, registered and not fetched.
+    #[must_use]
+    pub fn local_repo(&self, name: &str) -> String {
+        let folder = self.origin(name);
+        fs::create_dir_all(&folder).unwrap();
+        // Whoever fetches is nobody in particular.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        git(&folder, &["init", "-q", "-b", "trunk"]);
+        commit(&folder, "README", "one\n");
+        let origin = folder.to_str().unwrap().to_owned();
+        let body = api::CreateRepoRequest { name: name.to_owned(), origin };
+        self.owner().client.create_repo(&body).unwrap().id
+    }
+
+    /// Where a repository of this machine lies.
+    #[must_use]
+    pub fn origin(&self, name: &str) -> PathBuf {
+        self.place().join("origins").join(name)
+    }
+
     /// Makes the owner.
     pub fn claim(&mut self) {
         let secret = self.secret.clone().expect("the daemon printed a set-up secret");
@@ -393,4 +413,28 @@ fn gather(child: &mut Child, log: &Arc<Mutex<String>>) -> std::sync::mpsc::Recei
         });
     }
     receive
+}
+
+/// Runs git as a person would, and gives what it says.
+pub fn git(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(folder);
+    command
+        .env("GIT_CONFIG_COUNT", "1")
+        .env("GIT_CONFIG_KEY_0", "safe.directory")
+        .env("GIT_CONFIG_VALUE_0", "*");
+    for who in ["AUTHOR", "COMMITTER"] {
+        command.env(format!("GIT_{who}_NAME"), "Ana").env(format!("GIT_{who}_EMAIL"), "ana@host.example");
+    }
+    let out = command.args(arguments).output().unwrap();
+    assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
+}
+
+/// Writes a file of a repository and commits it; the commit.
+pub fn commit(folder: &Path, file: &str, text: &str) -> String {
+    fs::write(folder.join(file), text).unwrap();
+    git(folder, &["add", "--all"]);
+    git(folder, &["commit", "-qm", text.trim_end()]);
+    git(folder, &["rev-parse", "HEAD"])
 }

@@ -14,7 +14,7 @@ mod people;
 mod postgres;
 mod programs;
 
-pub use host::{Host, HostBuilder};
+pub use host::{Host, HostBuilder, commit, git};
 pub use people::Person;
 pub use postgres::{database, dump};
 pub use programs::{cannot_run, fed, master_key, program, scale};

@@ -60,6 +60,8 @@ impl Person {
             name: name.to_owned(),
             about: String::new(),
             tier: Some(tier.to_owned()),
+            branch: None,
+            base: None,
         };
         self.client.create_worktree(&body).unwrap()
     }

@@ -114,7 +114,8 @@ fn sec_16_text_leaves_by_few_doors() {
 }
 
 /// The parts of the product that start a program, and what it gets of the environment.
-const STARTERS: [(&str, &str); 6] = [
+const STARTERS: [(&str, &str); 7] = [
+    ("crates/runtime/src/trees/launcher.rs", "env_clear"),
     ("crates/egress/src/front.rs", "env_clear"),
     ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),
     ("crates/palisade/src/commands/setup.rs", "env_clear"),

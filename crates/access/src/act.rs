@@ -182,6 +182,7 @@ actions! {
     REPO_LIST = "repo.list", Read, Read;
     REPO_READ = "repo.read", Read, Read;
     REPO_CREATE = "repo.create", Manage, Widens;
+    REPO_FETCH = "repo.fetch", Manage, Widens;
     REPO_DELETE = "repo.delete", Manage, Narrows, changes;
 
     WORKTREE_LIST = "worktree.list", Read, Read;

@@ -253,7 +253,12 @@ acts! {
         /// Which.
         repo: RepoId,
     }
-    /// Register a repository (a record; git comes later).
+    /// Fetch a repository from where it comes from.
+    FetchRepo = REPO_FETCH on |a| Resource::Repo(a.repo); {
+        /// Which.
+        repo: RepoId,
+    }
+    /// Register a repository; nothing is fetched by it.
     CreateRepo = REPO_CREATE on |_| Resource::Installation, names repo; {
         /// Its id.
         repo: RepoId,
@@ -288,6 +293,10 @@ acts! {
         about: String,
         /// What non-owners may do.
         tier: Tier,
+        /// The branch that it is to be on; one of its own unless told.
+        branch: Option<String>,
+        /// The branch of the origin that it begins at; the usual one unless told.
+        base: Option<String>,
     }
     /// Change what a worktree says of itself.
     UpdateWorktree = WORKTREE_UPDATE on |a| Resource::Worktree(a.worktree); {

@@ -167,7 +167,11 @@ impl Client {
             request = request.header(*name, *value);
         }
         let request = request.body(body).map_err(|error| unreachable(error.to_string()))?;
-        let request = self.agent.configure_request(request).timeout_global(time).build();
+        let mut request = self.agent.configure_request(request).timeout_global(time);
+        if time.is_some_and(|time| time > WHOLE) {
+            request = request.timeout_recv_response(time).timeout_per_read(time);
+        }
+        let request = request.build();
         self.agent.run(request).map_err(|error| unreachable(error.to_string()))
     }
 
@@ -177,7 +181,17 @@ impl Client {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Called<T> {
-        let mut answer = self.checked(Some(WHOLE), method, path, body)?;
+        self.call_within(WHOLE, method, path, body)
+    }
+
+    fn call_within<T: DeserializeOwned>(
+        &self,
+        time: Duration,
+        method: &str,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Called<T> {
+        let mut answer = self.checked(Some(time), method, path, body)?;
         let text =
             answer.body_mut().read_to_vec().map_err(|error| ClientError::Unexpected(error.to_string()))?;
         // 204 has no body; `()` reads from `null`.

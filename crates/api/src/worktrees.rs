@@ -16,6 +16,10 @@ pub struct Repo {
     pub created_by: String,
     /// Milliseconds since the epoch.
     pub created_at: i64,
+    /// The branch that is worked from unless another is named, once it was fetched.
+    pub default_branch: Option<String>,
+    /// When it was last fetched.
+    pub fetched_at: Option<i64>,
 }
 
 /// A page of repositories.
@@ -34,10 +38,10 @@ pub struct CreateRepoRequest {
     /// a-z, 0-9 and `-`.
     #[schema(min_length = 1, max_length = 80, pattern = r#"^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$"#)]
     pub name: String,
-    /// `https://…` or `ssh://…`, without credentials.
+    /// `https://…` or `ssh://…`, without credentials; in solo mode also a directory of this machine.
     #[schema(
         max_length = 1000,
-        pattern = r#"^(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+$"#
+        pattern = r#"^(?:(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|(?:/[A-Za-z0-9_-]+)+)$"#
     )]
     pub origin: String,
 }
@@ -63,6 +67,63 @@ pub struct Worktree {
     pub created_at: i64,
     /// When it was archived.
     pub archived_at: Option<i64>,
+    /// The branch that is checked out, if it has a tree on the disk.
+    pub branch: Option<String>,
+    /// The commit that the branch began at.
+    pub base: Option<String>,
+}
+
+/// One commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Commit {
+    /// Its name.
+    pub id: String,
+    /// Who wrote it.
+    pub author: String,
+    /// Seconds since the epoch.
+    pub at: i64,
+    /// The first line of its message.
+    pub subject: String,
+}
+
+/// What was committed in a worktree, the newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorktreeLog {
+    /// The commits.
+    pub items: Vec<Commit>,
+}
+
+/// What was committed in a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorktreeDiff {
+    /// A patch, without what is secret in it.
+    pub patch: String,
+    /// Whether the rest was left out.
+    pub truncated: bool,
+}
+
+/// What is in a directory of a worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FileEntry {
+    /// Its name.
+    pub name: String,
+    /// file, folder, link or other.
+    pub kind: String,
+    /// How long it is.
+    pub size: u64,
+}
+
+/// What is at a path of a worktree: a directory's entries, or a file's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorktreeFiles {
+    /// The path that was asked for.
+    pub path: String,
+    /// What is in it, if it is a directory.
+    pub entries: Option<Vec<FileEntry>>,
+    /// What it says, if it is a file of text, without what is secret in it.
+    pub text: Option<String>,
+    /// Whether it is a file that is no text.
+    pub binary: bool,
 }
 
 /// A page of worktrees.
@@ -92,6 +153,14 @@ pub struct CreateWorktreeRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = r#"^(?:none|view|session|prompt|all)$"#)]
     pub tier: Option<String>,
+    /// The branch to be on; `palisade/NAME` unless told. One that is there is taken as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, pattern = r#"^[A-Za-z0-9_][A-Za-z0-9_/-]*$"#)]
+    pub branch: Option<String>,
+    /// The branch of the origin to begin at; the usual one unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, pattern = r#"^[A-Za-z0-9_][A-Za-z0-9_/-]*$"#)]
+    pub base: Option<String>,
 }
 
 /// Changes what a worktree says of itself.

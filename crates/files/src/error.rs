@@ -19,6 +19,9 @@ pub enum FileError {
     /// There is more than was asked for.
     #[error("is longer than {0} bytes")]
     Long(u64),
+    /// There are more than were asked for.
+    #[error("holds more than {0} files")]
+    Many(usize),
     /// It is somebody else's, others may look at it, or it has a second name.
     #[error("is not the caller's alone; expected one name, mode 600 and the own user")]
     Shared,
@@ -55,7 +58,9 @@ impl From<FileError> for io::Error {
     fn from(error: FileError) -> Self {
         let kind = match &error {
             FileError::Missing => io::ErrorKind::NotFound,
-            FileError::NotPlain | FileError::Outside | FileError::Long(_) => io::ErrorKind::InvalidInput,
+            FileError::NotPlain | FileError::Outside | FileError::Long(_) | FileError::Many(_) => {
+                io::ErrorKind::InvalidInput
+            }
             FileError::Shared => io::ErrorKind::PermissionDenied,
             FileError::Taken => io::ErrorKind::AlreadyExists,
             FileError::Io(_) => io::ErrorKind::Other,

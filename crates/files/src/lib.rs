@@ -24,4 +24,4 @@ mod write;
 
 pub use error::FileError;
 pub use named::{open, read};
-pub use root::{Root, Rule};
+pub use root::{Entry, Kind, Root, Rule};

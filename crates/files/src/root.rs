@@ -1,11 +1,13 @@
 //! A directory, and what is beneath it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::FileError;
@@ -20,6 +22,30 @@ pub enum Rule {
     Any,
     /// The caller's or root's, open to nobody else, under one name: a key.
     Private,
+}
+
+/// What is in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// What it is.
+    pub kind: Kind,
+    /// How long it is.
+    pub size: u64,
+}
+
+/// What something in a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A plain file.
+    File,
+    /// A directory.
+    Folder,
+    /// A link, wherever it leads.
+    Link,
+    /// A pipe, device or socket.
+    Other,
 }
 
 /// A directory that paths are beneath.
@@ -63,6 +89,40 @@ impl Root {
     /// [`FileError`].
     pub fn read(&self, path: &Path, most: u64, rule: Rule) -> Result<Vec<u8>, FileError> {
         bounded(self.file(path, rule)?, most)
+    }
+
+    /// What is in a directory beneath, in order of names, if that is at most `most`.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub fn list(&self, path: &Path, most: usize) -> Result<Vec<Entry>, FileError> {
+        let folder = self.folder(path)?;
+        let mut found = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&folder.0)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if found.len() == most {
+                return Err(FileError::Many(most));
+            }
+            let stat = match rustix::fs::statat(&folder.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+                // It went meanwhile.
+                Err(Errno::NOENT) => continue,
+                other => other?,
+            };
+            let kind = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Kind::File,
+                FileType::Directory => Kind::Folder,
+                FileType::Symlink => Kind::Link,
+                _ => Kind::Other,
+            };
+            let size = u64::try_from(stat.st_size).unwrap_or(0);
+            found.push(Entry { name: OsStr::from_bytes(name.to_bytes()).to_owned(), kind, size });
+        }
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(found)
     }
 
     /// What is at a path beneath, opened; the path has only names in it.

@@ -136,23 +136,33 @@ impl Repository {
         Ok(text.lines().filter_map(each).collect())
     }
 
-    /// Makes what one place names the whole of another, and takes the first place away: all of it or nothing.
-    pub fn carry(&self, from: &str, to: &str) -> Result<usize, RepositoryError> {
-        let come = self.references(from)?;
+    /// Makes these the whole of one place, and takes another place away: all of it or nothing.
+    pub fn replace(
+        &self,
+        place: &str,
+        with: &[(String, String)],
+        and_drop: &str,
+    ) -> Result<(), RepositoryError> {
         let mut orders = String::from("start\n");
-        for (name, _) in self.references(to)? {
-            if come.iter().all(|(other, _)| *other != name) {
-                orders.push_str(&format!("delete {to}{name}\n"));
+        for (name, id) in with {
+            if !is_branch(name) {
+                return Err(RepositoryError::Name(name.clone()));
+            }
+            orders.push_str(&format!("update {place}{name} {id}\n"));
+        }
+        for (name, _) in self.references(place)? {
+            if with.iter().all(|(other, _)| *other != name) {
+                orders.push_str(&format!("delete {place}{name}\n"));
             }
         }
-        for (name, id) in &come {
-            orders.push_str(&format!("update {to}{name} {id}\ndelete {from}{name}\n"));
+        for (name, _) in self.references(and_drop)? {
+            orders.push_str(&format!("delete {and_drop}{name}\n"));
         }
         orders.push_str("prepare\ncommit\n");
         let directory = format!("--git-dir={}", self.directory().display());
         let input = crate::input(orders.as_bytes()).map_err(GitError::from)?;
         let said = self.git.run(&[], &[&directory, "update-ref", "--stdin"], input)?;
-        if said.ok { Ok(come.len()) } else { Err(RepositoryError::Refused(said.err)) }
+        if said.ok { Ok(()) } else { Err(RepositoryError::Refused(said.err)) }
     }
 
     /// Makes a tree on a branch: a new one that begins at `base`, or the one that is there, as it is.
@@ -266,7 +276,8 @@ mod tests {
         let ours = Repository::make(&folder.join("ours")).unwrap();
         let path = theirs.to_string_lossy().into_owned();
         ours.in_it(&["fetch", "-q", &path, "+refs/heads/*:refs/palisade/run/up/*"]).unwrap();
-        assert_eq!(ours.carry("refs/palisade/run/up/", "refs/remotes/origin/").unwrap(), 1);
+        let come = ours.references("refs/palisade/run/up/").unwrap();
+        ours.replace("refs/remotes/origin/", &come, "refs/palisade/run/").unwrap();
         let tip = ours.tip("refs/remotes/origin/main").unwrap().unwrap();
         assert_eq!(tip, git(&theirs, &["rev-parse", "main"]));
         (ours, tip)
@@ -345,16 +356,17 @@ mod tests {
     fn branches_that_are_gone_there_go_here_and_a_bad_one_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (ours, base) = fetched(folder.path());
-        let set = |name: &str| ours.in_it(&["update-ref", name, &base]).unwrap();
-        set("refs/palisade/two/new");
-        assert_eq!(ours.carry("refs/palisade/two/", "refs/remotes/origin/").unwrap(), 1);
+        let replace = |name: &str| {
+            ours.replace("refs/remotes/origin/", &[(name.to_owned(), base.clone())], "refs/palisade/two/")
+        };
+        ours.in_it(&["update-ref", "refs/palisade/two/new", &base]).unwrap();
+        replace("new").unwrap();
         assert_eq!(ours.references("refs/remotes/origin/").unwrap(), [("new".to_owned(), base.clone())]);
         assert_eq!(ours.references("refs/palisade/").unwrap(), []);
-        // A file stands where a folder would have to be.
-        set("refs/palisade/three/a/b");
-        std::fs::write(ours.directory().join("refs/remotes/origin/a"), format!("{base}\n")).unwrap();
+        // Somebody holds that name.
         std::fs::write(ours.directory().join("refs/remotes/origin/a.lock"), "").unwrap();
-        ours.carry("refs/palisade/three/", "refs/remotes/origin/").unwrap_err();
+        replace("a").unwrap_err();
+        replace("../../heads/x").unwrap_err();
         assert!(ours.tip("refs/remotes/origin/new").unwrap().is_some(), "all of it or nothing");
     }
 

@@ -252,13 +252,18 @@ pub(crate) struct RedactArgs {
 pub(crate) enum Repo {
     /// List repositories
     List,
-    /// Register a repository
+    /// Register a repository, and fetch it
     Add {
         /// a-z, 0-9 and `-`
         name: String,
-        /// https://… or ssh://…, without credentials
+        /// https://…, without credentials; in solo mode also a directory of this machine
         origin: String,
+        /// Only write it down; `palisade repo fetch` brings what is there
+        #[arg(long)]
+        no_fetch: bool,
     },
+    /// Fetch what its origin has now, in a sandbox that reaches nothing else
+    Fetch { repo: String },
     /// Show one, by id or name
     Show { repo: String },
     /// Remove one that no worktree uses
@@ -291,9 +296,31 @@ pub(crate) enum Worktree {
         /// What non-owners may do
         #[arg(long, default_value = "session")]
         tier: Tier,
+        /// The branch to be on, `palisade/NAME` unless told; one that is there is taken as it is
+        #[arg(long)]
+        branch: Option<String>,
+        /// The branch of the origin to begin at; the usual one unless told
+        #[arg(long)]
+        base: Option<String>,
     },
     /// Show one, by id or name
     Show { worktree: String },
+    /// Show what was committed in it, the newest first
+    Log {
+        worktree: String,
+        /// How many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Show what was committed in it, as a patch
+    Diff { worktree: String },
+    /// Show a directory or a file of its tree
+    Files {
+        worktree: String,
+        /// Beneath the tree
+        #[arg(default_value = "")]
+        path: String,
+    },
     /// Change what it says of itself
     Update { worktree: String, about: String },
     /// Change what non-owners may do

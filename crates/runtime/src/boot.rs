@@ -20,6 +20,7 @@ use crate::index::Indexer;
 use crate::keeper::{FindRingError, Keeper};
 use crate::lending::Lending;
 use crate::standing::{self, Loss, OnLoss, StandingError};
+use crate::trees::Trees;
 
 /// How the installation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Boot {
     pub ledger: Options,
     /// What to do when the ledger is not what the store remembers.
     pub on_loss: OnLoss,
+    /// `palisade`, which makes sandboxes.
+    pub launcher: PathBuf,
 }
 
 /// Why nothing was started.
@@ -149,6 +152,8 @@ pub struct Runtime {
     pub(crate) rotating: tokio::sync::Mutex<()>,
     /// Held while a copy of everything is made: its ring and its rows belong together.
     pub(crate) copying: RwLock<()>,
+    /// Repositories and worktrees on the disk.
+    pub(crate) trees: Arc<Trees>,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -293,6 +298,7 @@ impl Runtime {
             sealing: Arc::default(),
             rotating: tokio::sync::Mutex::default(),
             copying: RwLock::default(),
+            trees: Arc::new(Trees::new(&boot.data, boot.launcher, boot.mode)),
         }))
     }
 
@@ -323,10 +329,31 @@ impl Runtime {
 
     /// Keeps house until told to stop: search index, counts of strangers, old events, old entries, what is lent.
     pub async fn keep_house(self: Arc<Self>, stop: tokio::sync::watch::Receiver<bool>) {
+        self.sweep_trees().await;
         // Beside each other: the end of a right does not wait for an index.
         tokio::select! {
             () = self.tidy(stop) => {}
             () = self.watch_leases() => {}
+        }
+    }
+
+    /// Takes away trees that were being made when the last daemon ended: nothing names them.
+    async fn sweep_trees(&self) {
+        for id in self.trees.found() {
+            match self.gate.worktree(id).await {
+                Ok(Some(facts)) if !facts.deleted => {}
+                Ok(_) => match files::remove::tree(&self.trees.tree(id)) {
+                    Ok(()) => {
+                        tracing::warn!(worktree = %id, "a tree that belongs to no worktree was removed")
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, worktree = %id, "a tree that belongs to no worktree is still there")
+                    }
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "whether a tree belongs to a worktree cannot be told now")
+                }
+            }
         }
     }
 

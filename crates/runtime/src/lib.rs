@@ -27,6 +27,7 @@ mod rotation;
 mod secret;
 mod standing;
 mod status;
+mod trees;
 mod user;
 mod worktree;
 
@@ -43,13 +44,17 @@ pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
+pub use trees::{BadOrigin, Origin};
 pub use user::{AccountError, PasswordSource, Proof};
+
+/// What is shown of a repository.
+pub use git::{Commit, Cut, is_branch};
 
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
     Answers, ApiKey, IndexedEntry, KeptRing, MIGRATIONS, PassRow, Remembered, Repo, SecretRow, Store,
-    StoreError, User, Worktree, WorktreeFilter,
+    StoreError, Tree, User, Worktree, WorktreeFilter,
 };
 
 /// One page of a list.

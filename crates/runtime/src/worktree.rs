@@ -1,15 +1,46 @@
 //! Worktrees.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Principal, ReadWorktree,
-    RemoveOwner, SetTier, UpdateWorktree,
+    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal,
+    ReadWorktree, RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
 };
-use model::{Tier, UserId, WorktreeId};
-use store::{StoreError, Worktree, WorktreeFilter};
+use files::FileError;
+use git::{Commit, Cut};
+use model::{RepoId, Tier, UserId, WorktreeId};
+use store::{Repo, StoreError, Tree, Worktree, WorktreeFilter};
 
+use crate::trees::Wanted;
 use crate::{ActError, Page, Runtime};
+
+/// How many files of a directory are shown.
+const MOST_ENTRIES: usize = 10_000;
+
+/// The tree that a new worktree gets; none while its repository is only a record.
+fn wanted(act: &CreateWorktree, repo: &Repo) -> Result<Option<Wanted>, StoreError> {
+    let unusable = |why: &str| Err(StoreError::Unusable(why.to_owned()));
+    match (repo.fetched_at, &act.branch, &act.base) {
+        (None, None, None) => return Ok(None),
+        (None, ..) => return unusable("the repository was not fetched yet; `palisade repo fetch` does that"),
+        (Some(_), ..) => {}
+    }
+    let base = match act.base.as_ref().or(repo.default_branch.as_ref()) {
+        Some(base) => base.clone(),
+        None => return unusable("the origin does not say which branch is worked from; name one as `base`"),
+    };
+    let (branch, name) = (act.branch.clone(), act.name.to_string());
+    Ok(Some(Wanted { repo: repo.id, worktree: act.worktree, branch, base, name }))
+}
+
+/// The disk waits; nobody else does.
+async fn read<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    let interrupted = |_| FileError::Io(std::io::Error::other("it was interrupted"));
+    tokio::task::spawn_blocking(work).await.map_err(interrupted)?
+}
 
 impl Runtime {
     /// One worktree.
@@ -62,13 +93,90 @@ impl Runtime {
     ) -> Result<Worktree, ActError> {
         let as_of = self.gate.epoch().now();
         let known = self.gate.may_read_repo(who, act.repo, as_of);
-        let (gate, caller) = (Arc::clone(&self.gate), who.clone());
-        let effect = async move |store: Arc<store::Store>, permit| match known {
-            true => store.create_worktree(permit, |facts| gate.may_read(&caller, facts, as_of)).await,
-            // As if it were not there.
-            false => Err(StoreError::Dangling("repository")),
+        let (gate, caller, trees) = (Arc::clone(&self.gate), who.clone(), Arc::clone(&self.trees));
+        let effect = async move |store: Arc<store::Store>, permit: Permit<CreateWorktree>| {
+            let knows = |facts: &WorktreeFacts| gate.may_read(&caller, facts, as_of);
+            let (permit, repo) = store.repo_of_new(permit).await?;
+            // What the caller may not know of is as if it were not there.
+            let repo = repo.filter(|_| known).ok_or(StoreError::Dangling("repository"))?;
+            let Some(wanted) = wanted(permit.act(), &repo)? else {
+                return store.create_worktree(permit, knows, None).await;
+            };
+            let _alone = trees.alone(repo.id).await;
+            let made = trees.make(wanted).await?;
+            match store.create_worktree(permit, knows, Some(made.tree.clone())).await {
+                Ok(row) => Ok(row),
+                Err(error) => {
+                    if let Err(left) = trees.give_up(made).await {
+                        tracing::error!(%left, "a tree that nobody keeps could not be removed");
+                    }
+                    Err(error)
+                }
+            }
         };
         self.perform(who, act, effect).await
+    }
+
+    /// What was committed in a worktree, the newest first.
+    pub async fn worktree_log(
+        &self,
+        who: &Principal,
+        worktree: WorktreeId,
+        most: u32,
+    ) -> Result<Vec<Commit>, ActError> {
+        let (repo, tree) = self.with_tree(who, worktree).await?;
+        Ok(self.trees.log(repo, tree, most).await?)
+    }
+
+    /// What was committed in a worktree, as a patch.
+    pub async fn worktree_diff(
+        &self,
+        who: &Principal,
+        worktree: WorktreeId,
+        most: usize,
+    ) -> Result<Cut, ActError> {
+        let (repo, tree) = self.with_tree(who, worktree).await?;
+        Ok(self.trees.diff(repo, tree, most).await?)
+    }
+
+    /// What lies in a directory of a worktree's tree.
+    pub async fn worktree_files(
+        &self,
+        who: &Principal,
+        worktree: WorktreeId,
+        path: PathBuf,
+    ) -> Result<Result<Vec<files::Entry>, FileError>, ActError> {
+        self.with_tree(who, worktree).await?;
+        let root = self.trees.tree(worktree);
+        Ok(read(move || {
+            let entries = files::Root::open(&root)?.list(&path, MOST_ENTRIES)?;
+            let shown = |entry: &files::Entry| !path.as_os_str().is_empty() || entry.name != ".git";
+            Ok(entries.into_iter().filter(shown).collect())
+        })
+        .await)
+    }
+
+    /// What is in a file of a worktree's tree.
+    pub async fn worktree_file(
+        &self,
+        who: &Principal,
+        worktree: WorktreeId,
+        path: PathBuf,
+        most: u64,
+    ) -> Result<Result<Vec<u8>, FileError>, ActError> {
+        self.with_tree(who, worktree).await?;
+        let root = self.trees.tree(worktree);
+        Ok(read(move || files::Root::open(&root)?.read(&path, most, files::Rule::Any)).await)
+    }
+
+    async fn with_tree(&self, who: &Principal, worktree: WorktreeId) -> Result<(RepoId, Tree), ActError> {
+        let row = self.worktree(who, worktree).await?;
+        let none = || {
+            StoreError::Unusable(
+                "the worktree has no tree: its repository was not fetched when it was made".into(),
+            )
+        };
+        Ok((row.repo, row.tree.ok_or_else(none)?))
     }
 
     /// Changes what a worktree says of itself.
@@ -138,8 +246,15 @@ impl Runtime {
         who: &Principal,
         worktree: WorktreeId,
     ) -> Result<(), ActError> {
-        let act = DeleteWorktree { worktree };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.delete_worktree(permit).await)
-            .await
+        let trees = Arc::clone(&self.trees);
+        let effect = async move |store: Arc<store::Store>, permit| {
+            let (permit, row) = store.worktree_to_delete(permit).await?;
+            // What lies on the disk goes first: where it cannot, the worktree stays and says so.
+            if let Some(tree) = row.tree {
+                trees.drop_tree(row.repo, worktree, tree).await?;
+            }
+            store.delete_worktree(permit).await
+        };
+        self.perform(who, DeleteWorktree { worktree }, effect).await
     }
 }

@@ -78,6 +78,7 @@ routes! {
     POST "/api/v1/repos" Action("repo.create");
     GET "/api/v1/repos/{repo}" Action("repo.read");
     DELETE "/api/v1/repos/{repo}" Action("repo.delete");
+    POST "/api/v1/repos/{repo}/fetch" Action("repo.fetch");
 
     GET "/api/v1/worktrees" Action("worktree.list");
     POST "/api/v1/worktrees" Action("worktree.create");
@@ -88,6 +89,9 @@ routes! {
     PUT "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     DELETE "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     POST "/api/v1/worktrees/{worktree}/archive" Action("worktree.archive");
+    GET "/api/v1/worktrees/{worktree}/log" Action("worktree.read");
+    GET "/api/v1/worktrees/{worktree}/diff" Action("worktree.read");
+    GET "/api/v1/worktrees/{worktree}/files" Action("worktree.read");
 
     GET "/api/v1/policies" Action("policy.read");
     POST "/api/v1/policies" Action("policy.add");

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -118,7 +119,14 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
             ..ledger::Options::default()
         },
         on_loss,
+        launcher: launcher(),
     }
+}
+
+/// `palisade` of the same package, beside this program.
+fn launcher() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    own.with_file_name("palisade")
 }
 
 /// Whom the daemon serves here, and where its files are.

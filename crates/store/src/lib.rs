@@ -31,4 +31,4 @@ pub use secrets::{Carried, Reseal, SealedSecret, SecretRow};
 pub use standing::RememberedLine;
 pub use store::{MIGRATIONS, StartError, Store, StoreError};
 pub use users::User;
-pub use worktrees::{Worktree, WorktreeFilter};
+pub use worktrees::{Tree, Worktree, WorktreeFilter};

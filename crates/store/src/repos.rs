@@ -1,6 +1,6 @@
-//! Repositories, as records; git itself comes with sessions.
+//! Repositories: where each comes from, and when it was last fetched.
 
-use access::{CreateRepo, DeleteRepo, ListRepos, Permit, ReadRepo};
+use access::{CreateRepo, CreateWorktree, DeleteRepo, FetchRepo, ListRepos, Permit, ReadRepo};
 use model::{Millis, RepoId, RepoName, UserId};
 
 use crate::engine::{EngineError, Row};
@@ -20,14 +20,68 @@ pub struct Repo {
     pub created_by: UserId,
     /// When.
     pub created_at: Millis,
+    /// The branch that is worked from unless another is named, once it was fetched.
+    pub default_branch: Option<String>,
+    /// When it was last fetched.
+    pub fetched_at: Option<Millis>,
+}
+
+macro_rules! repo_columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT id, name, origin, created_by, created_at, default_branch, fetched_at FROM repos ",
+            $rest
+        )
+    };
 }
 
 impl Store {
     /// One repository.
     pub async fn read_repo(&self, permit: Permit<ReadRepo>) -> Result<Repo, StoreError> {
-        let sql = "SELECT id, name, origin, created_by, created_at FROM repos WHERE id = $1";
-        let row = self.engine.row(sql, &[permit.into_act().repo.to_string().into()]).await?;
+        self.repo_row(permit.into_act().repo).await
+    }
+
+    async fn repo_row(&self, id: RepoId) -> Result<Repo, StoreError> {
+        let row = self.engine.row(repo_columns!("WHERE id = $1"), &[id.to_string().into()]).await?;
         row.as_ref().map_or(Err(StoreError::Missing("repository")), |row| Ok(repo(row)?))
+    }
+
+    /// Where it is fetched from; the permit comes back for what follows.
+    pub async fn repo_to_fetch(
+        &self,
+        permit: Permit<FetchRepo>,
+    ) -> Result<(Permit<FetchRepo>, Repo), StoreError> {
+        let row = self.repo_row(permit.act().repo).await?;
+        Ok((permit, row))
+    }
+
+    /// The repository that a new worktree is to be of, if it is there; the permit comes back for what follows.
+    pub async fn repo_of_new(
+        &self,
+        permit: Permit<CreateWorktree>,
+    ) -> Result<(Permit<CreateWorktree>, Option<Repo>), StoreError> {
+        match self.repo_row(permit.act().repo).await {
+            Ok(row) => Ok((permit, Some(row))),
+            Err(StoreError::Missing(_)) => Ok((permit, None)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Writes down that it was fetched, and what is worked from there.
+    pub async fn fetched_repo(
+        &self,
+        permit: Permit<FetchRepo>,
+        default_branch: Option<String>,
+    ) -> Result<Repo, StoreError> {
+        let id = permit.into_act().repo;
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE repos SET default_branch = $2, fetched_at = $3 WHERE id = $1";
+        let args = [id.to_string().into(), default_branch.into(), self.clock.now().into()];
+        if tx.exec(sql, &args).await? == 0 {
+            return Err(StoreError::Missing("repository"));
+        }
+        tx.commit().await?;
+        self.repo_row(id).await
     }
 
     /// Repositories after a cursor.
@@ -37,8 +91,9 @@ impl Store {
         after: Option<RepoId>,
         limit: i64,
     ) -> Result<Vec<Repo>, StoreError> {
-        let sql = "SELECT id, name, origin, created_by, created_at FROM repos \
-                   WHERE seq > COALESCE((SELECT seq FROM repos WHERE id = $1), 0) ORDER BY seq LIMIT $2";
+        let sql = repo_columns!(
+            "WHERE seq > COALESCE((SELECT seq FROM repos WHERE id = $1), 0) ORDER BY seq LIMIT $2"
+        );
         let rows = self.engine.rows(sql, &[after.map(|id| id.to_string()).into(), limit.into()]).await?;
         Ok(rows.iter().map(repo).collect::<Result<_, _>>()?)
     }
@@ -61,7 +116,9 @@ impl Store {
         let sql = "INSERT INTO repos (id, seq, name, origin, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)";
         tx.exec(sql, &args).await.map_err(taken("name"))?;
         tx.commit().await?;
-        Ok(Repo { id: act.repo, name: act.name, origin: act.origin, created_by, created_at })
+        let (default_branch, fetched_at) = (None, None);
+        let (id, name, origin) = (act.repo, act.name, act.origin);
+        Ok(Repo { id, name, origin, created_by, created_at, default_branch, fetched_at })
     }
 
     /// Removes a repository that no worktree uses, nor ever used.
@@ -85,5 +142,7 @@ fn repo(row: &Row) -> Result<Repo, EngineError> {
         origin: row.text(2)?.to_owned(),
         created_by: parsed(row, 3)?,
         created_at: row.int(4)?,
+        default_branch: row.opt_text(5)?.map(str::to_owned),
+        fetched_at: row.opt_int(6)?,
     })
 }

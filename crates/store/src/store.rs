@@ -21,6 +21,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 3, name: "installation", sql: include_str!("../migrations/0003_installation.sql") },
     Migration { number: 4, name: "secrets", sql: include_str!("../migrations/0004_secrets.sql") },
     Migration { number: 5, name: "key ring", sql: include_str!("../migrations/0005_key_ring.sql") },
+    Migration { number: 6, name: "trees", sql: include_str!("../migrations/0006_trees.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

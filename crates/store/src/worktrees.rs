@@ -33,6 +33,17 @@ pub struct Worktree {
     pub archived_at: Option<Millis>,
     /// Who owns it.
     pub owners: Vec<UserId>,
+    /// Its tree on the disk, if it has one.
+    pub tree: Option<Tree>,
+}
+
+/// What a tree on the disk was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    /// The branch that is checked out.
+    pub branch: String,
+    /// The commit that it began at.
+    pub base: String,
 }
 
 impl Worktree {
@@ -64,7 +75,8 @@ macro_rules! worktree_columns {
     ($rest:literal) => {
         concat!(
             "SELECT w.id, w.repo, w.name, w.about, w.tier, w.created_by, w.created_at, w.archived_at, ",
-            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) FROM worktrees w ",
+            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
+            "w.branch, w.base FROM worktrees w ",
             $rest
         )
     };
@@ -114,6 +126,7 @@ impl Store {
         &self,
         permit: Permit<CreateWorktree>,
         knows: impl Fn(&WorktreeFacts) -> bool + Send,
+        tree: Option<Tree>,
     ) -> Result<Worktree, StoreError> {
         let creator = permit.user();
         let act = permit.into_act();
@@ -126,7 +139,8 @@ impl Store {
                 return Err(StoreError::Taken("name"));
             }
         }
-        let args: [Value; 8] = [
+        let (branch, base) = tree.map(|tree| (tree.branch, tree.base)).unzip();
+        let args: [Value; 10] = [
             act.worktree.to_string().into(),
             seq.into(),
             act.repo.to_string().into(),
@@ -135,9 +149,11 @@ impl Store {
             act.tier.word().into(),
             creator.to_string().into(),
             self.clock.now().into(),
+            branch.into(),
+            base.into(),
         ];
-        let sql = "INSERT INTO worktrees (id, seq, repo, name, about, tier, created_by, created_at) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
+        let sql = "INSERT INTO worktrees (id, seq, repo, name, about, tier, created_by, created_at, branch, base) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
         tx.exec(sql, &args).await.map_err(|error| match error {
             EngineError::Reference => StoreError::Dangling("repository"),
             other => other.into(),
@@ -205,6 +221,15 @@ impl Store {
         self.change(worktree, sql, self.clock.now().into(), EventKind::WorktreeArchived).await
     }
 
+    /// What is to go; the permit comes back for what follows.
+    pub async fn worktree_to_delete(
+        &self,
+        permit: Permit<DeleteWorktree>,
+    ) -> Result<(Permit<DeleteWorktree>, Worktree), StoreError> {
+        let row = self.worktree_row(permit.act().worktree).await?;
+        Ok((permit, row))
+    }
+
     /// Deletes a worktree: its name is free again, its record keeps its meaning.
     pub async fn delete_worktree(&self, permit: Permit<DeleteWorktree>) -> Result<(), StoreError> {
         let worktree = permit.into_act().worktree;
@@ -255,5 +280,9 @@ fn worktree(row: &Row) -> Result<Worktree, EngineError> {
         created_at: row.int(6)?,
         archived_at: row.opt_int(7)?,
         owners: owners(row, 8)?,
+        tree: match (row.opt_text(9)?, row.opt_text(10)?) {
+            (Some(branch), Some(base)) => Some(Tree { branch: branch.to_owned(), base: base.to_owned() }),
+            _ => None,
+        },
     })
 }

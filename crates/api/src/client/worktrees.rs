@@ -1,7 +1,12 @@
 //! Repositories and worktrees.
 
+use std::time::Duration;
+
 use super::{Called, Client, NOTHING, part, query};
 use crate::*;
+
+/// The daemon gives a fetch up before.
+const FETCH: Duration = Duration::from_hours(2);
 
 /// Which worktrees to list.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +41,11 @@ impl Client {
         self.call("GET", &format!("/api/v1/repos/{}", part(id)), NOTHING)
     }
 
+    /// Fetches a repository from where it comes from; waits as long as that takes.
+    pub fn fetch_repo(&self, id: &str) -> Called<Repo> {
+        self.call_within(FETCH, "POST", &format!("/api/v1/repos/{}/fetch", part(id)), NOTHING)
+    }
+
     /// Removes a repository.
     pub fn delete_repo(&self, id: &str) -> Called<()> {
         self.call("DELETE", &format!("/api/v1/repos/{}", part(id)), NOTHING)
@@ -61,6 +71,23 @@ impl Client {
     /// One worktree.
     pub fn worktree(&self, id: &str) -> Called<Worktree> {
         self.call("GET", &format!("/api/v1/worktrees/{}", part(id)), NOTHING)
+    }
+
+    /// What was committed in it, the newest first.
+    pub fn worktree_log(&self, id: &str, limit: Option<u32>) -> Called<WorktreeLog> {
+        let query = query(&[("limit", limit.map(|n| n.to_string()))]);
+        self.call("GET", &format!("/api/v1/worktrees/{}/log{query}", part(id)), NOTHING)
+    }
+
+    /// What was committed in it, as a patch.
+    pub fn worktree_diff(&self, id: &str) -> Called<WorktreeDiff> {
+        self.call("GET", &format!("/api/v1/worktrees/{}/diff", part(id)), NOTHING)
+    }
+
+    /// What is at a path of its tree.
+    pub fn worktree_files(&self, id: &str, path: &str) -> Called<WorktreeFiles> {
+        let query = query(&[("path", Some(path.to_owned()))]);
+        self.call("GET", &format!("/api/v1/worktrees/{}/files{query}", part(id)), NOTHING)
     }
 
     /// Changes what it says of itself.

@@ -5,7 +5,7 @@ use api::{Client, CreateWorktreeRequest, WorktreeFilter};
 use super::resolve;
 use crate::cli::{self, word};
 use crate::failure::Failure;
-use crate::output::{Shown, moment, table};
+use crate::output::{self, Shown, moment, table};
 use crate::session::Session;
 
 pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Failure> {
@@ -16,16 +16,48 @@ pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Fa
             let repo = repo.map(|repo| resolve::repo(&client, &repo)).transpose()?;
             list(&client, &WorktreeFilter { repo, name, archived, ..WorktreeFilter::default() })
         }
-        cli::Worktree::Create { repo, name, about, tier } => {
+        cli::Worktree::Create { repo, name, about, tier, branch, base } => {
             let repo = resolve::repo(&client, &repo)?;
             Ok(show(&client.create_worktree(&CreateWorktreeRequest {
                 repo,
                 name,
                 about,
                 tier: Some(word(tier)),
+                branch,
+                base,
             })?))
         }
         cli::Worktree::Show { worktree } => Ok(show(&client.worktree(&find(&worktree)?)?)),
+        cli::Worktree::Log { worktree, limit } => {
+            let log = client.worktree_log(&find(&worktree)?, Some(limit))?;
+            let row = |one: &api::Commit| {
+                let short = one.id.get(..10).unwrap_or(&one.id).to_owned();
+                vec![short, moment(one.at.saturating_mul(1_000)), one.author.clone(), one.subject.clone()]
+            };
+            let rows: Vec<_> = log.items.iter().map(row).collect();
+            Ok(Shown::new(&log.items, table(&["COMMIT", "WHEN", "BY", ""], &rows)))
+        }
+        cli::Worktree::Diff { worktree } => {
+            let diff = client.worktree_diff(&find(&worktree)?)?;
+            if diff.truncated {
+                output::tell("this is the beginning; the rest is too long to be shown");
+            }
+            Ok(Shown::new(&diff, diff.patch.clone()))
+        }
+        cli::Worktree::Files { worktree, path } => {
+            let found = client.worktree_files(&find(&worktree)?, &path)?;
+            let text = match (&found.entries, &found.text) {
+                (Some(entries), _) => {
+                    let row = |one: &api::FileEntry| {
+                        vec![one.kind.clone(), one.size.to_string(), one.name.escape_debug().to_string()]
+                    };
+                    table(&["KIND", "SIZE", "NAME"], &entries.iter().map(row).collect::<Vec<_>>())
+                }
+                (None, Some(text)) => text.clone(),
+                (None, None) => "this file is no text\n".to_owned(),
+            };
+            Ok(Shown::new(&found, text))
+        }
         cli::Worktree::Update { worktree, about } => {
             Ok(show(&client.update_worktree(&find(&worktree)?, &about)?))
         }
@@ -70,6 +102,9 @@ fn show(one: &api::Worktree) -> Shown {
         one.owners.join(" "),
         moment(one.created_at)
     );
+    if let Some(branch) = &one.branch {
+        text.push_str(&format!("branch   {branch}\n"));
+    }
     if let Some(at) = one.archived_at {
         text.push_str(&format!("archived {}\n", moment(at)));
     }

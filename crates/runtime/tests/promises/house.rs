@@ -207,6 +207,7 @@ async fn boot(
             ..Default::default()
         },
         on_loss: runtime::OnLoss::Refuse,
+        launcher: std::path::PathBuf::from("palisade"),
     };
     Runtime::boot(boot).await.unwrap()
 }

@@ -101,6 +101,8 @@ async fn prove(source: Source, tables: u32, count: u32) {
             name: format!("wt-{n}").parse().unwrap(),
             about: String::new(),
             tier: Tier::Session,
+            branch: None,
+            base: None,
         };
         all.push(house.runtime.create_worktree(&people.last().unwrap().who, act).await.unwrap().id);
     }
@@ -156,7 +158,15 @@ async fn acc_04_a_hidden_cursor_is_like_an_invented_one_and_no_cursor_names_what
     let mut ids = Vec::new();
     for (n, tier) in [Tier::View, Tier::None, Tier::View].into_iter().enumerate() {
         let name = format!("wt-{n}").parse().unwrap();
-        let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about: String::new(), tier };
+        let act = CreateWorktree {
+            worktree: WorktreeId::random(),
+            repo,
+            name,
+            about: String::new(),
+            tier,
+            branch: None,
+            base: None,
+        };
         ids.push(house.runtime.create_worktree(&owner.who, act).await.unwrap().id);
     }
     let filter = WorktreeFilter::default();

@@ -10,7 +10,15 @@ async fn worktree(house: &House, owner: &Someone, tier: Tier) -> WorktreeId {
     let origin = "https://forge.example/a/b".to_owned();
     let repo = house.runtime.create_repo(&owner.who, "demo".parse().unwrap(), origin).await.unwrap().id;
     let name = "one".parse().unwrap();
-    let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about: String::new(), tier };
+    let act = CreateWorktree {
+        worktree: WorktreeId::random(),
+        repo,
+        name,
+        about: String::new(),
+        tier,
+        branch: None,
+        base: None,
+    };
     house.runtime.create_worktree(&owner.who, act).await.unwrap().id
 }
 

@@ -49,8 +49,15 @@ async fn refuses_everything(house: &House, owner: &crate::house::Someone, repo: 
     let (runtime, who) = (&house.runtime, &owner.who);
     let before = (house.count("SELECT COUNT(*) FROM worktrees").await, house.head());
     let name = "one".parse().unwrap();
-    let act =
-        CreateWorktree { worktree: WorktreeId::random(), repo, name, about: String::new(), tier: Tier::All };
+    let act = CreateWorktree {
+        worktree: WorktreeId::random(),
+        repo,
+        name,
+        about: String::new(),
+        tier: Tier::All,
+        branch: None,
+        base: None,
+    };
     assert!(unavailable(runtime.create_worktree(who, act).await.unwrap_err()));
     assert!(unavailable(runtime.status(who).await.unwrap_err()));
     assert!(unavailable(runtime.users(who, "", None, 10).await.unwrap_err()));

@@ -57,6 +57,8 @@ async fn worktree(house: &House, owner: &Someone, label: &str) -> WorktreeId {
         name: label.parse().unwrap(),
         about: String::new(),
         tier: Tier::Session,
+        branch: None,
+        base: None,
     };
     house.runtime.create_worktree(&owner.who, act).await.unwrap().id
 }

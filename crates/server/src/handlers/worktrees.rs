@@ -1,9 +1,15 @@
 //! Worktrees.
 
+use std::path::PathBuf;
+
 use access::CreateWorktree;
-use api::{CreateWorktreeRequest, SetTierRequest, UpdateWorktreeRequest, Worktree, WorktreePage};
+use api::{
+    Commit, CreateWorktreeRequest, FileEntry, SetTierRequest, UpdateWorktreeRequest, Worktree, WorktreeDiff,
+    WorktreeFiles, WorktreeLog, WorktreePage,
+};
 use axum::extract::State;
 use axum::http::StatusCode;
+use files::{FileError, Kind};
 use model::{RepoId, Tier, UserId, WorktreeId, WorktreeName};
 use runtime::WorktreeFilter;
 use utoipa::IntoParams;
@@ -14,6 +20,10 @@ use crate::extract::{Caller, Id, Ids, Json, Query, field, kept, refused};
 use crate::problem::Problem;
 
 const MOST_ABOUT: usize = 4_096;
+/// The longest patch that is shown.
+const MOST_PATCH: usize = 4 << 20;
+/// The longest file that is shown.
+const MOST_FILE: u64 = 1 << 20;
 
 fn worktree(row: runtime::Worktree) -> Worktree {
     Worktree {
@@ -26,6 +36,8 @@ fn worktree(row: runtime::Worktree) -> Worktree {
         created_by: row.created_by.to_string(),
         created_at: row.created_at,
         archived_at: row.archived_at,
+        base: row.tree.as_ref().map(|tree| tree.base.clone()),
+        branch: row.tree.map(|tree| tree.branch),
     }
 }
 
@@ -87,8 +99,26 @@ pub(crate) async fn create(
         None => Tier::Session,
     };
     let about = about(&app, &who, ACTION, body.about).await?;
-    let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about, tier };
+    let branch = branch(&app, &who, "branch", body.branch).await?;
+    let base = self::branch(&app, &who, "base", body.base).await?;
+    let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about, tier, branch, base };
     Ok((StatusCode::CREATED, axum::Json(worktree(app.runtime.create_worktree(&who, act).await?))))
+}
+
+/// The name of a branch, as it was asked for.
+async fn branch(
+    app: &App,
+    who: &access::Principal,
+    field: &str,
+    name: Option<String>,
+) -> Result<Option<String>, Problem> {
+    match name {
+        Some(name) if !runtime::is_branch(&name) || crate::logs::holds_secret(&name) => {
+            let why = format!("`{field}`: that cannot be the name of a branch here");
+            Err(refused(app, who, "worktree.create", why).await)
+        }
+        other => Ok(other),
+    }
 }
 
 async fn about(
@@ -190,4 +220,105 @@ pub(crate) async fn archive(
     Id(id): Id<WorktreeId>,
 ) -> Answer<Worktree> {
     Ok(axum::Json(worktree(app.runtime.archive_worktree(&who, id).await?)))
+}
+
+/// How many commits.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogQuery {
+    /// How many, 50 unless told.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<i64>,
+}
+
+/// What was committed in a worktree, the newest first.
+#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}/log", tag = "worktrees",
+    params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), LogQuery), responses((status = 200, body = WorktreeLog)))]
+pub(crate) async fn log(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+    Query(query): Query<LogQuery>,
+) -> Answer<WorktreeLog> {
+    let most = u32::try_from(limit(query.limit, 1000)?).unwrap_or(50);
+    let commits = app.runtime.worktree_log(&who, id, most).await?;
+    let shown = |text: &str| crate::logs::redactor().scrub(text).into_owned();
+    let items = commits.into_iter().map(|one| Commit {
+        id: one.id,
+        author: shown(&one.author),
+        at: one.at,
+        subject: shown(&one.subject),
+    });
+    Ok(axum::Json(WorktreeLog { items: items.collect() }))
+}
+
+/// What was committed in a worktree, as a patch.
+#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}/diff", tag = "worktrees",
+    params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")), responses((status = 200, body = WorktreeDiff)))]
+pub(crate) async fn diff(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+) -> Answer<WorktreeDiff> {
+    let cut = app.runtime.worktree_diff(&who, id, MOST_PATCH).await?;
+    let patch = crate::logs::redactor().scrub(&cut.text).into_owned();
+    Ok(axum::Json(WorktreeDiff { patch, truncated: cut.truncated }))
+}
+
+/// Which path of a tree.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilesQuery {
+    /// Beneath the tree; the tree itself unless told.
+    #[param(max_length = 4096)]
+    path: Option<String>,
+}
+
+/// What is at a path of a worktree's tree: a directory's entries, or a file's text.
+#[utoipa::path(get, path = "/api/v1/worktrees/{worktree}/files", tag = "worktrees",
+    params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), FilesQuery), responses((status = 200, body = WorktreeFiles)))]
+pub(crate) async fn files(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+    Query(query): Query<FilesQuery>,
+) -> Answer<WorktreeFiles> {
+    let path = query.path.unwrap_or_default();
+    let there = PathBuf::from(&path);
+    let odd = |error: FileError| match error {
+        FileError::Missing => Problem::not_found(),
+        other => Problem::conflict(format!("`path` {other}")),
+    };
+    match app.runtime.worktree_files(&who, id, there.clone()).await? {
+        Ok(found) => {
+            let entries = found.into_iter().map(|entry| FileEntry {
+                name: entry.name.to_string_lossy().into_owned(),
+                kind: kind(entry.kind).to_owned(),
+                size: entry.size,
+            });
+            Ok(axum::Json(WorktreeFiles {
+                path,
+                entries: Some(entries.collect()),
+                text: None,
+                binary: false,
+            }))
+        }
+        // Not a directory: a file, or nothing.
+        Err(FileError::Missing | FileError::NotPlain) => {
+            let bytes = app.runtime.worktree_file(&who, id, there, MOST_FILE).await?.map_err(odd)?;
+            let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+            let text = text.map(|text| crate::logs::redactor().scrub(&text).into_owned());
+            Ok(axum::Json(WorktreeFiles { path, entries: None, binary: text.is_none(), text }))
+        }
+        Err(other) => Err(odd(other)),
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Folder => "folder",
+        Kind::Link => "link",
+        Kind::Other => "other",
+    }
 }

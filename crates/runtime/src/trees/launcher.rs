@@ -1,0 +1,123 @@
+//! Starts `palisade run` for the daemon: a command -> what it said, from inside a sandbox.
+//!
+//! Invariants: the environment is made here and holds nothing of the daemon's; what is kept of the output is bounded; a
+//! run ends with the task that waits for it. The receipts and the ledger of these runs are in the daemon's data
+//! directory, below `runs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use store::StoreError;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+/// How long one run may take.
+const PATIENCE: Duration = Duration::from_mins(30);
+/// How much is kept of what it says.
+const MOST_TOLD: u64 = 4 << 20;
+
+/// The launcher, and where its runs keep their state.
+#[derive(Debug)]
+pub(crate) struct Launcher {
+    program: PathBuf,
+    state: PathBuf,
+}
+
+/// What a run said.
+struct Said {
+    ok: bool,
+    out: String,
+    err: String,
+}
+
+impl Launcher {
+    pub(super) fn new(program: PathBuf, state: PathBuf) -> Self {
+        Self { program, state }
+    }
+
+    /// What an origin has, as git lists it.
+    pub(super) async fn listed(
+        &self,
+        folder: &Path,
+        reach: &[String],
+        address: &str,
+    ) -> Result<String, StoreError> {
+        let command = ["git", "ls-remote", "--symref", "--", address, "HEAD", "refs/heads/*"];
+        let said = self.run(folder, reach, &command).await?;
+        if said.ok { Ok(said.out) } else { Err(refused(&said.err)) }
+    }
+
+    /// Fetches every branch below `to`; the run in whose place they lie then.
+    pub(super) async fn fetched(
+        &self,
+        folder: &Path,
+        reach: &[String],
+        address: &str,
+        to: &str,
+    ) -> Result<String, StoreError> {
+        let branches = format!("+refs/heads/*:refs/heads/{to}/*");
+        let fetch =
+            ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+        let command = [&fetch[..], &["--recurse-submodules=no", "--", address, &branches]].concat();
+        let mut options = vec!["--json".to_owned()];
+        options.extend(reach.iter().cloned());
+        let said = self.run(folder, &options, &command).await?;
+        let told: Value = serde_json::from_str(&said.out).unwrap_or_default();
+        let result = told.get("result").unwrap_or(&Value::Null);
+        let why = result.pointer("/commits/refused").and_then(Value::as_str);
+        match (said.ok, why, result.get("run").and_then(Value::as_str)) {
+            (true, None, Some(run)) if is_run(run) => Ok(run.to_owned()),
+            (true, Some(why), _) => Err(StoreError::Unusable(format!("what was fetched was refused: {why}"))),
+            _ => Err(refused(&said.err)),
+        }
+    }
+
+    async fn run(&self, folder: &Path, options: &[String], command: &[&str]) -> Result<Said, StoreError> {
+        let mut run = Command::new(&self.program);
+        run.env_clear().envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LC_ALL", "C")]);
+        for (name, place) in [
+            ("HOME", ""),
+            ("XDG_STATE_HOME", "state"),
+            ("XDG_CONFIG_HOME", "config"),
+            ("XDG_DATA_HOME", "data"),
+        ] {
+            run.env(name, self.state.join(place));
+        }
+        super::private(&self.state)?;
+        run.arg("run").args(options).arg("--").args(command).current_dir(folder).kill_on_drop(true);
+        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = run.spawn().map_err(|error| {
+            StoreError::Unusable(format!("`palisade`, which makes sandboxes, could not be started: {error}"))
+        })?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let all = async { tokio::join!(bounded(out), bounded(err), child.wait()) };
+        let Ok((out, err, status)) = tokio::time::timeout(PATIENCE, all).await else {
+            return Err(StoreError::Unusable("it took longer than half an hour and was ended".into()));
+        };
+        let ok = status.is_ok_and(|status| status.success());
+        Ok(Said { ok, out, err })
+    }
+}
+
+/// As much as is kept; the rest is read and dropped, so that nobody waits for us.
+async fn bounded(from: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut from) = from else { return String::new() };
+    let mut kept = Vec::new();
+    let _ = (&mut from).take(MOST_TOLD).read_to_end(&mut kept).await;
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+/// The last thing that was said, as it can be shown.
+fn refused(err: &str) -> StoreError {
+    let line = err.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing was said");
+    let shown: String = line.chars().take(300).map(|c| if c.is_control() { '·' } else { c }).collect();
+    StoreError::Unusable(format!("it could not be fetched: {shown}"))
+}
+
+fn is_run(text: &str) -> bool {
+    text.strip_prefix("run_")
+        .is_some_and(|rest| rest.len() == 32 && rest.bytes().all(|b| b.is_ascii_hexdigit()))
+}

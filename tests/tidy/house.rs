@@ -63,7 +63,7 @@ fn there_is_no_unsafe_code() {
 
 /// The files that may hold standard output and standard error in their hands. Everyone else speaks through them, so
 /// that whatever is said passes the redactor.
-const DOORS: [&str; 8] = [
+const DOORS: [&str; 9] = [
     "crates/palisade/src/output.rs",
     "crates/server/src/logs.rs",
     // These speak through `logs::tell`; `up` also prints the one link that must leave with its secret.
@@ -73,6 +73,8 @@ const DOORS: [&str; 8] = [
     // Hands the descriptors themselves to a sandbox, and answers inside one with words of its own.
     "crates/sandbox/src/standard.rs",
     "crates/sandbox/src/probe.rs",
+    // Hands standard output to the protocol, which is what it is for; its own words pass a redactor.
+    "crates/agent/src/main.rs",
     // The stand-alone verifier, with a redactor of its own.
     "crates/ledger/src/bin/palisade-verify.rs",
 ];
@@ -114,8 +116,13 @@ fn sec_16_text_leaves_by_few_doors() {
 }
 
 /// The parts of the product that start a program, and what it gets of the environment.
-const STARTERS: [(&str, &str); 7] = [
+const STARTERS: [(&str, &str); 9] = [
     ("crates/runtime/src/trees/launcher.rs", "env_clear"),
+    (
+        "crates/agent/src/tools/minder.rs",
+        "the environment that the agent chose for the minder and what it minds",
+    ),
+    ("crates/agent/src/tools/shell.rs", "env_clear"),
     ("crates/egress/src/front.rs", "env_clear"),
     ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),
     ("crates/palisade/src/commands/setup.rs", "env_clear"),

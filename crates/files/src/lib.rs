@@ -4,7 +4,8 @@
 //!
 //! Invariants:
 //! * a path is resolved by the kernel beneath the directory's descriptor, in one step, and through no link, magic link or
-//!   `..`: whatever is swapped meanwhile, what is found is beneath;
+//!   `..`: whatever is swapped meanwhile, what is found is beneath (inside a sandbox there is no such call: then by single
+//!   steps, each from the one before and through no link);
 //! * only a plain file is opened; a pipe, device or socket is looked at and left alone, so nothing waits and nothing is
 //!   set off; what is read is bounded;
 //! * a file is replaced whole or not at all, and both it and its name are on the disk before the answer.

@@ -136,10 +136,32 @@ impl Root {
             match rustix::fs::openat2(&self.0, path, flags, Mode::empty(), resolve) {
                 // Something was renamed meanwhile, and the kernel cannot tell whether that mattered.
                 Err(Errno::AGAIN | Errno::INTR) => {}
+                // Inside a sandbox: a filter cannot look at this call's arguments, so it is not there.
+                Err(Errno::NOSYS) => return self.walked(path, flags),
                 other => return Ok(other?),
             }
         }
         Err(Errno::AGAIN.into())
+    }
+
+    /// The same by single steps, each from the descriptor of the one before and through no link. There is no `..` among
+    /// them, so what is found was beneath; a directory that is moved meanwhile takes what is in it along.
+    fn walked(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, FileError> {
+        let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at: Option<OwnedFd> = None;
+        let mut steps = path.components().peekable();
+        while let Some(step) = steps.next() {
+            let from = at.as_ref().map_or(self.0.as_fd(), AsFd::as_fd);
+            let how = if steps.peek().is_some() { way } else { flags | OFlags::NOFOLLOW };
+            let name = step.as_os_str();
+            let next = match rustix::fs::openat(from, name, how, Mode::empty()) {
+                // A link is no directory either; it is told apart, as the one call would.
+                Err(Errno::NOTDIR) if is_link(from, name) => return Err(Errno::LOOP.into()),
+                other => other?,
+            };
+            at = Some(next);
+        }
+        at.ok_or(FileError::Outside)
     }
 }
 
@@ -147,6 +169,11 @@ impl AsFd for Root {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
+}
+
+fn is_link(folder: BorrowedFd<'_>, name: &OsStr) -> bool {
+    let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 /// Opens what was found, if it is a plain file. By the descriptor and not by a name: it is this file or none.

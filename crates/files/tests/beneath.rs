@@ -172,3 +172,53 @@ fn a_private_file_is_the_callers_alone() {
     fs::hard_link(place.at("inside/key"), place.at("outside/key")).unwrap();
     assert!(matches!(private(), Err(FileError::Shared)), "a second name");
 }
+
+/// Takes the one call that resolves beneath a directory from this thread, as the filter of a sandbox does.
+fn without_openat2() {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+    let rules = [(libc::SYS_openat2, Vec::new())].into_iter().collect();
+    let missing = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
+    let here = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, missing, here).unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    let flags = (rustix::fs::OFlags::PATH, rustix::fs::ResolveFlags::BENEATH);
+    let tried = rustix::fs::openat2(rustix::fs::CWD, ".", flags.0, rustix::fs::Mode::empty(), flags.1);
+    assert_eq!(tried.unwrap_err(), rustix::io::Errno::NOSYS, "the filter does not hold");
+}
+
+#[test]
+fn inside_a_sandbox_without_that_call_the_same_is_read_and_refused() {
+    // A filter holds for the thread that takes it.
+    let inside = std::thread::spawn(|| {
+        without_openat2();
+        let place = Place::new();
+        assert_eq!(place.read("sub/note").unwrap(), b"note");
+        place.write("sub/note", "other").unwrap();
+        place.root.create(Path::new("sub/made"), b"made").unwrap();
+        assert_eq!(place.read("sub/note").unwrap(), b"other");
+        place.root.remove(Path::new("sub/made")).unwrap();
+        assert_eq!(place.names("inside/sub"), ["note"]);
+        assert_eq!(
+            place.root.folder(Path::new("sub")).unwrap().read(Path::new("note"), 9, Rule::Any).unwrap(),
+            b"other"
+        );
+        symlink("../outside", place.at("inside/away")).unwrap();
+        symlink("../../outside/secret", place.at("inside/sub/link")).unwrap();
+        symlink("sub", place.at("inside/round")).unwrap();
+        for path in
+            ["away/secret", "sub/link", "round/note", "sub/../../outside/secret", "/etc/passwd", "", "."]
+        {
+            let refused = place.read(path);
+            assert!(matches!(refused, Err(FileError::NotPlain | FileError::Outside)), "{path}: {refused:?}");
+            let refused = place.write(path, "x");
+            assert!(matches!(refused, Err(FileError::NotPlain | FileError::Outside)), "{path}: {refused:?}");
+        }
+        assert!(matches!(place.root.folder(Path::new("away")), Err(FileError::NotPlain)));
+        for path in ["missing", "missing/x", "sub/note/x"] {
+            assert!(matches!(place.read(path), Err(FileError::Missing)), "{path}");
+        }
+        assert_eq!(fs::read(place.at("outside/secret")).unwrap(), b"secret");
+    });
+    inside.join().unwrap();
+}

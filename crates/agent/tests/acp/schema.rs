@@ -1,0 +1,62 @@
+//! Every message of the agent, read by the protocol's own types: nothing in it may be lost on them.
+
+use agent_client_protocol_schema::v1;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// A notification or request that the agent sent.
+pub(crate) fn check_sent(method: &str, params: &Value) {
+    match method {
+        "session/update" => read::<v1::SessionNotification>(params),
+        "session/request_permission" => read::<v1::RequestPermissionRequest>(params),
+        other => panic!("the agent sent `{other}`, which no client expects of it"),
+    }
+}
+
+/// The answer to a request.
+pub(crate) fn check_answer(method: &str, result: &Value) {
+    match method {
+        "initialize" => read::<v1::InitializeResponse>(result),
+        "session/new" => read::<v1::NewSessionResponse>(result),
+        "session/load" => read::<v1::LoadSessionResponse>(result),
+        "session/set_mode" => read::<v1::SetSessionModeResponse>(result),
+        "session/prompt" => read::<v1::PromptResponse>(result),
+        _ => {}
+    }
+}
+
+/// Those types forgive: what they do not understand becomes a default. So what they write again is compared.
+fn read<T: DeserializeOwned + Serialize>(ours: &Value) {
+    let theirs: T = serde_json::from_value(ours.clone()).unwrap_or_else(|error| panic!("{error}: {ours}"));
+    let theirs = serde_json::to_value(theirs).unwrap();
+    if let Some(lost) = lost(ours, &theirs, "") {
+        panic!("`{lost}` of the agent's message is not understood: {ours}\nread as {theirs}");
+    }
+}
+
+/// The first place whose value is not there again.
+fn lost(ours: &Value, theirs: &Value, place: &str) -> Option<String> {
+    match (ours, theirs) {
+        (Value::Object(ours), Value::Object(theirs)) => ours.iter().find_map(|(name, value)| {
+            let place = format!("{place}/{name}");
+            match theirs.get(name) {
+                Some(there) => lost(value, there, &place),
+                None if is_default(name, value) => None,
+                None => Some(place),
+            }
+        }),
+        (Value::Array(ours), Value::Array(theirs)) if ours.len() == theirs.len() => {
+            ours.iter().zip(theirs).find_map(|(one, other)| lost(one, other, &format!("{place}[]")))
+        }
+        _ => (ours != theirs).then(|| place.to_owned()),
+    }
+}
+
+/// What is not written because it goes without saying.
+fn is_default(name: &str, value: &Value) -> bool {
+    let usual = [("kind", "other"), ("status", "pending")];
+    value.is_null()
+        || value.as_array().is_some_and(Vec::is_empty)
+        || usual.iter().any(|(one, word)| *one == name && value == word)
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::world::{EVERYONE, Request, Said, Server, World, answer};
 
-const SAYS: &str = "forty-two is what the model says";
+pub const SAYS: &str = "forty-two is what the model says";
 
 /// A stream of events, as models send them.
 fn streamed(events: &[(&str, String)]) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn anthropic_turn(block: &str, delta: &str, ends: &str) -> Vec<u8> {
 }
 
 /// A model that says one thing.
-fn anthropic(request: &Request) -> Vec<u8> {
+pub fn anthropic(request: &Request) -> Vec<u8> {
     if request.path() != "/v1/messages" {
         return answer("404 Not Found", "Content-Type: application/json\r\n", b"{}");
     }
@@ -67,7 +67,7 @@ fn thief(request: &Request) -> Vec<u8> {
 }
 
 /// The same for Codex.
-fn openai(request: &Request) -> Vec<u8> {
+pub fn openai(request: &Request) -> Vec<u8> {
     if request.path() != "/v1/responses" || !request.head.starts_with("POST ") {
         return answer("404 Not Found", "Content-Type: application/json\r\n", b"{}");
     }
@@ -99,7 +99,7 @@ fn gemini(request: &Request) -> Vec<u8> {
 }
 
 /// Where `scripts/setup` put the agents; none if it could not.
-fn installed() -> Option<PathBuf> {
+pub fn installed() -> Option<PathBuf> {
     let target = tests::program("palisade").parent()?.parent()?.join("agents");
     if target.join("node_modules/.package-lock.json").exists() {
         return Some(target);
@@ -109,19 +109,19 @@ fn installed() -> Option<PathBuf> {
 }
 
 /// What the agents call this kind of machine, and what their compilers do.
-fn machine() -> (&'static str, &'static str) {
+pub fn machine() -> (&'static str, &'static str) {
     if cfg!(target_arch = "aarch64") { ("arm64", "aarch64") } else { ("x64", "x86_64") }
 }
 
 /// A person who has an agent from npm.
-struct Person {
-    world: World,
+pub struct Person {
+    pub world: World,
     path: String,
     key: (&'static str, &'static str),
 }
 
 impl Person {
-    fn with(
+    pub fn with(
         world: World,
         agents: &std::path::Path,
         program: &str,
@@ -136,9 +136,13 @@ impl Person {
         Self { world, path, key }
     }
 
-    fn run(&self, arguments: &[&str]) -> Said {
+    pub fn run(&self, arguments: &[&str]) -> Said {
+        Said::of(&self.command(arguments).output().unwrap())
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> std::process::Command {
         let variables = [("PATH", self.path.as_str()), self.key];
-        Said::of(&self.world.palisade_having(&variables, arguments).output().unwrap())
+        self.world.palisade_having(&variables, arguments)
     }
 }
 
@@ -179,10 +183,13 @@ fn key_is_only_at(person: &Person, server: &Server, field: &str, said: &Said) {
 
 /// What these versions ask for that the presets leave out, without which they go on. Another one is for a person to look
 /// at: it belongs into the preset, or here.
-const LEFT_OUT: [&str; 9] = [
+const LEFT_OUT: [&str; 12] = [
     "POST api.anthropic.com/api/eval/",
     "POST api.anthropic.com/api/event_logging/v2/batch",
     "GET chatgpt.com/backend-api/plugins/",
+    "GET chatgpt.com/backend-api/ps/plugins/",
+    "POST chatgpt.com/backend-api/ps/mcp",
+    "GET chatgpt.com/backend-api/wham/settings/",
     // A WebSocket for the same as the request that follows.
     "GET api.openai.com/v1/responses",
     " ab.chatgpt.com",
@@ -194,7 +201,7 @@ const LEFT_OUT: [&str; 9] = [
 
 /// Whether the preset has what the agent needs, and nothing is raised that is no attack.
 #[track_caller]
-fn is_known(world: &World) {
+pub fn is_known(world: &World) {
     let mut refused = Vec::new();
     for entry in ["network.connect", "network.name"].iter().flat_map(|action| world.entries(action)) {
         let part = |key: &str| entry.detail.get(key).cloned().unwrap_or_default();

@@ -12,6 +12,7 @@ mod flood;
 mod git;
 mod hops;
 mod lent;
+mod logins;
 mod opened;
 mod profiles;
 mod quotas;

@@ -41,6 +41,8 @@ const HOSTS: &[(&str, &[&str])] = &[
     ("api.github.com", &[PUBLIC]),
     ("api.anthropic.com", &[PUBLIC]),
     ("api.openai.com", &[PUBLIC]),
+    ("platform.claude.com", &[PUBLIC]),
+    ("auth.openai.com", &[PUBLIC]),
     ("chatgpt.com", &[PUBLIC]),
     ("generativelanguage.googleapis.com", &[PUBLIC]),
 ];
@@ -206,7 +208,7 @@ impl World {
     }
 
     /// A file of the person.
-    fn keep(&self, path: &Path, text: &str) {
+    pub fn keep(&self, path: &Path, text: &str) {
         let script = "mkdir -p \"$(dirname \"$0\")\" && cat > \"$0\"";
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(path).stdin(Stdio::piped());

@@ -146,6 +146,18 @@ impl Client {
         self.send_within(None, method, path, headers, &body)
     }
 
+    /// The same, with all of the answer within this time.
+    pub fn send_for(
+        &self,
+        time: Duration,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Called<Answer> {
+        self.send_within(Some(time), method, path, headers, body)
+    }
+
     fn send_within(
         &self,
         time: Option<Duration>,

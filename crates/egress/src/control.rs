@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::login::Login;
 use crate::names::Named;
 
 /// The most bytes of one packet.
@@ -38,6 +39,19 @@ pub enum Order<L = Loan> {
     Authority,
     /// A secret that is put in where the sandbox sends the word that stands for it.
     Lend(L),
+    /// A login whose token is among what is lent, and is renewed outside. Holds with the next set of rules.
+    Login(Login),
+    /// A token could not be renewed.
+    NotRenewed {
+        /// The login.
+        name: String,
+        /// Which of its tokens.
+        turn: u64,
+        /// In words for a person, and what to do about it.
+        why: String,
+        /// Whether asking again is of no use before somebody does something.
+        is_final: bool,
+    },
     /// A part of the next set of rules.
     Part(Vec<Rule>),
     /// The set of rules is complete, and holds from now on.
@@ -248,6 +262,13 @@ pub enum Report {
         host: String,
         /// The port.
         port: u16,
+    },
+    /// The token of a login is about to end, or was refused: another one is waited for.
+    Stale {
+        /// The login.
+        name: String,
+        /// Which of its tokens.
+        turn: u64,
     },
     /// Something that must not happen: people are told.
     Finding {

@@ -6,6 +6,7 @@
 //! making, recording, deciding about connections.
 
 mod changes;
+mod logins;
 
 use std::collections::HashSet;
 use std::io;
@@ -21,6 +22,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use crate::control::{Line, Loan, Order, Report, Used};
 use crate::decoys::Decoys;
 use crate::dns::{self, Answer, Kind};
+use crate::login::Login;
 use crate::names::{self, Named, Table};
 use crate::published::Doors;
 use crate::refused::{self, Packet};
@@ -104,6 +106,7 @@ pub struct Front {
     /// Where the kernel tells which packets it refused.
     refusals: Option<OwnedFd>,
     loans: Vec<Loan>,
+    logins: Vec<Login>,
     decoys: Decoys,
     rules: Vec<Rule>,
     compiled: Rules,
@@ -159,6 +162,7 @@ impl Front {
                     .map(|loan| (loan.name.as_str(), loan.word.as_str())),
             ),
             loans,
+            logins: Vec::new(),
             rules,
             compiled,
             generation: 1,
@@ -434,9 +438,7 @@ impl Front {
             if let Some(memory) = &self.authority {
                 proxy.line.say(&Order::<Loan>::Authority, &[memory.as_fd()], true)?;
             }
-            for loan in &self.loans {
-                proxy.line.say(&Order::<&Loan>::Lend(loan), &[], true)?;
-            }
+            self.say_loans(&proxy.line)?;
             let names: Vec<Named> = self.names.all().collect();
             for some in names.chunks(NAMES_PER_PACKET) {
                 proxy.line.say(&Order::<Loan>::Names(some.to_vec()), &[], true)?;

@@ -20,6 +20,7 @@ pub mod front;
 pub mod hello;
 pub mod host;
 pub mod http1;
+pub mod login;
 pub mod names;
 pub mod pkt_line;
 pub mod prefix;

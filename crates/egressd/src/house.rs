@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use crate::held::Questions;
 use crate::lent::Lent;
+use crate::logins::Logins;
 use crate::published::WaysIn;
 use crate::quota::{self, Over, Quota};
 use crate::relay::Pipes;
@@ -110,6 +111,8 @@ pub(crate) struct House {
     pub(crate) questions: Questions,
     pub(crate) quota: Arc<Quota>,
     pub(crate) ways_in: WaysIn,
+    /// Logins whose tokens are renewed outside.
+    pub(crate) logins: Logins,
 }
 
 /// What is to be said, and what of it goes first.
@@ -184,6 +187,7 @@ impl House {
             questions: Questions::default(),
             quota: Arc::default(),
             ways_in: WaysIn::default(),
+            logins: Logins::default(),
         };
         (house, Said { said, urgent: first })
     }

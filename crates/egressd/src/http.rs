@@ -10,6 +10,7 @@ mod carry;
 mod client;
 mod content;
 mod judge;
+mod login;
 mod messages;
 mod pair;
 mod server;
@@ -211,6 +212,20 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         let refusal = Refusal { why: over.to_string(), status: 403, closes: false };
         return answered(way, client, &request, &refusal).await;
     }
+    if let Some(renews) = login::renews(way, &request) {
+        return login::renewed(way, client, &mut content, request, (wanted, allowed), renews).await;
+    }
+    let used = tokio::select! {
+        biased;
+        () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
+        used = login::ready(way, &lent, &request) => used,
+    };
+    let used = match used {
+        Ok(used) => used,
+        Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
+    };
+    // Another token may be lent by now.
+    let lent = way.house.lent();
     // What is judged again is what was asked for, without what is put in.
     let mut filled = request.clone();
     let _socket = match socket(way, &mut filled) {
@@ -263,6 +278,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         }
         break (server, ended);
     };
+    login::seen(way, used, counted.status).await;
     tell(way, wanted, &counted, ended.as_ref().err(), begun).await;
     let (status, why) = match ended {
         Ok(Ended { server_stays, client_stays }) => {

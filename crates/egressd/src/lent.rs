@@ -5,6 +5,7 @@
 //! Invariants: a secret goes to a host that it is bound to and to no other; a word in disguise (in base 64 or 16, escaped,
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
+mod login;
 mod sign;
 mod theft;
 
@@ -79,6 +80,7 @@ impl Finder {
             }
         }
         let search = AhoCorasick::builder()
+            .kind(login::kind(&patterns))
             .match_kind(MatchKind::LeftmostLongest)
             .build(patterns.iter().map(|pattern| pattern.as_slice()));
         let longest = patterns.iter().map(|pattern| pattern.len()).max().unwrap_or(0);
@@ -236,7 +238,8 @@ impl Lent {
         let mut out: Option<Zeroizing<Vec<u8>>> = None;
         let mut at = 0;
         for (range, whose, is_plain) in self.words.all(bytes) {
-            let goes = |loan: &&Loan| is_plain && !loan.signs && self.may_go(whose, towards);
+            let fits = |loan: &Loan| is_plain && !loan.signs && login::has_value(loan, place);
+            let goes = |loan: &&Loan| fits(loan) && self.may_go(whose, towards);
             let loan = self.loans.get(whose).filter(goes);
             let Some(loan) = loan else { return Err(self.astray(whose, place)) };
             let out = out.get_or_insert_with(Zeroizing::default);

@@ -16,6 +16,7 @@ mod held;
 mod house;
 mod http;
 mod lent;
+mod logins;
 mod metered;
 mod published;
 mod quota;
@@ -78,17 +79,25 @@ fn serve(line: &Line) -> io::Result<()> {
 
 /// Does what the launcher says, until it says nothing any more.
 fn obey(line: &Line, house: &Arc<House>, runtime: &tokio::runtime::Runtime) -> io::Result<()> {
-    let (mut parts, mut loans) = (Vec::new(), Vec::new());
+    let (mut parts, mut loans, mut logins) = (Vec::new(), Vec::new(), Vec::new());
     while let Some((order, with)) = line.hear::<Order>(true)? {
         match order {
             Order::Begin { .. } => return Err(io::Error::other("it has begun already")),
             Order::Authority => sign(line, house, with.first())?,
             Order::Lend(loan) => loans.push(loan),
+            Order::Login(login) => logins.push(login),
+            Order::NotRenewed { name, turn, why, is_final } => {
+                house.logins.not_renewed(&name, turn, why, is_final);
+            }
             Order::Part(some) => parts.extend(some),
             Order::Rules { generation } => {
                 // What is lent comes before the rules that let it go anywhere.
                 if !loans.is_empty() {
                     house.lend(std::mem::take(&mut loans));
+                }
+                // Whoever waits for a token finds it lent.
+                if !logins.is_empty() {
+                    house.logins.hold(std::mem::take(&mut logins));
                 }
                 house.rule(generation, std::mem::take(&mut parts));
             }
@@ -189,6 +198,7 @@ fn size(report: &Report) -> usize {
         | Report::Came { .. }
         | Report::Used(_)
         | Report::Entered { .. }
+        | Report::Stale { .. }
         | Report::Asks { .. }
         | Report::Unasked { .. }
         | Report::Last

@@ -230,17 +230,27 @@ fn line(value: &Value) -> String {
     plain
 }
 
+/// What everything passes that is printed.
+static OWN: LazyLock<Redactor> = LazyLock::new(Redactor::new);
+/// What everything passes that is kept.
+static KEPT: LazyLock<Redactor> = LazyLock::new(|| Redactor::new().for_others(api::own_home().as_deref()));
+
+/// From now on this is masked in everything that is printed or kept. What is too short to be learned is no token.
+pub(crate) fn learn(secret: &str) {
+    for redactor in [&*OWN, &*KEPT] {
+        let _ = redactor.learn(secret.as_bytes());
+    }
+}
+
 /// Writes through the redactor, and without what acts on a terminal; a closed pipe is not worth a word.
 fn write(mut out: impl Write, text: &str, reveals: bool) -> bool {
     let tamed = redact::tame(text.as_bytes());
-    let bytes = if reveals { Cow::Borrowed(&*tamed) } else { Redactor::new().scrub_bytes(&tamed) };
+    let bytes = if reveals { Cow::Borrowed(&*tamed) } else { OWN.scrub_bytes(&tamed) };
     out.write_all(&bytes).and_then(|()| out.flush()).is_ok()
 }
 
 /// A word that is kept in a record which others may read: without secrets, and without the name of whose home it is in.
 pub(crate) fn kept(text: &str) -> String {
-    static KEPT: LazyLock<Redactor> =
-        LazyLock::new(|| Redactor::new().for_others(api::own_home().as_deref()));
     if CLEAN.with_borrow(|clean| clean.contains(text)) {
         return text.to_owned();
     }

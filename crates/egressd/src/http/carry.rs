@@ -40,6 +40,8 @@ pub(super) struct Counted {
     pub(super) tries: u32,
     /// The secret that came back in the answer.
     pub(super) came_back: Option<String>,
+    /// What the answer was.
+    pub(super) status: Option<u16>,
 }
 
 /// What is looked for on the way.
@@ -72,7 +74,7 @@ pub(super) async fn exchange(
     let ((answer, tunnel), all_sent) = {
         let (mut from_client, mut to_client) = client.split();
         let (head, mut to_server, mut replies) = begin(server, request, takes_trailers, guard)?;
-        let Counted { sent, received, answered, came_back, tries: _ } = &mut *counted;
+        let Counted { sent, received, answered, came_back, status, tries: _ } = &mut *counted;
         let all_sent = AtomicBool::new(false);
         let sends = async {
             *sent += length(&head);
@@ -106,7 +108,7 @@ pub(super) async fn exchange(
                 return Err(Trouble::Odd("the server does not open the WebSocket".into()));
             }
             let stays = request.is_persistent() && answer.is_persistent() && !once;
-            *answered = true;
+            (*answered, *status) = (true, Some(answer.status));
             // Some say everything in the head, and it must be the end there too.
             let is_all = body.as_ref().is_some_and(RecvStream::is_end_stream);
             let mut to = match to_client.head(&answer, stays, is_all).await? {

@@ -337,9 +337,20 @@ pub(super) fn refuse(
     only_head: bool,
 ) -> Result<(), Trouble> {
     let body = format!("{}\n", answers::problem(status, why).1);
+    whole(send, status, &answers::FIELDS, body, only_head)
+}
+
+/// A whole answer.
+pub(super) fn whole(
+    send: &mut SendResponse<Bytes>,
+    status: u16,
+    fields: &[(&'static str, &'static str)],
+    body: String,
+    only_head: bool,
+) -> Result<(), Trouble> {
     let mut out = response(status)?;
-    for (name, value) in answers::FIELDS {
-        out.headers_mut().insert(name, HeaderValue::from_static(value));
+    for (name, value) in fields {
+        out.headers_mut().insert(*name, HeaderValue::from_static(value));
     }
     out.headers_mut().insert("content-length", body.len().into());
     let mut sent = send.send_response(out, only_head).map_err(broken)?;

@@ -9,6 +9,7 @@ use egress::control::{Loan, Value};
 use rules::Rule;
 use serde::Deserialize;
 
+use super::login;
 use crate::failure::Failure;
 
 /// What is known of agents, one document each.
@@ -51,6 +52,8 @@ pub(super) struct Agent {
     pub(super) presets: Vec<String>,
     #[serde(default, rename = "secret")]
     secrets: Vec<Bound>,
+    /// What is known of the login that it keeps.
+    pub(super) login: Option<login::Known>,
 }
 
 /// A variable that holds a secret, and where it goes.
@@ -62,6 +65,11 @@ struct Bound {
 }
 
 impl Agent {
+    /// Whether one of these is a secret of its own.
+    pub(super) fn has_one_of(&self, loans: &[Loan]) -> bool {
+        self.secrets.iter().any(|bound| loans.iter().any(|loan| loan.name == bound.name))
+    }
+
     /// Whether a model of this agent is at one of these hosts.
     fn is_asked_at(&self, hosts: &[(String, u16)]) -> bool {
         let own = |host: &String| self.secrets.iter().any(|bound| bound.hosts.contains(host));
@@ -278,8 +286,9 @@ mod tests {
         for agent in agents().unwrap() {
             for preset in &agent.presets {
                 let rules = rules::presets::find(preset).unwrap().rules().unwrap();
-                for bound in &agent.secrets {
-                    for host in &bound.hosts {
+                let logins = agent.login.iter().map(login::Known::hosts);
+                for hosts in agent.secrets.iter().map(|bound| &bound.hosts).chain(logins) {
+                    for host in hosts {
                         assert!(rules.iter().any(|rule| rule.host == *host), "{}: {host}", agent.command);
                     }
                 }

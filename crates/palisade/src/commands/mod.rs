@@ -11,6 +11,7 @@ mod launch;
 mod ledger;
 mod lend;
 pub(crate) mod live;
+mod login;
 mod network;
 mod pass;
 mod policy;

@@ -8,6 +8,7 @@ mod asker;
 mod counts;
 mod host;
 mod learn;
+mod login;
 mod publish;
 mod seen;
 
@@ -31,8 +32,10 @@ use self::ask::{Asking, Remembers, Unknown};
 use self::asker::Askers;
 use self::counts::Tally;
 use self::learn::Learnt;
+use self::login::Own;
 use self::seen::Seen;
 use super::lend::{self, Lending};
+use super::login::Renewal;
 use super::record::OwnRecord;
 use super::remembered;
 use super::run::Home;
@@ -61,6 +64,8 @@ pub(super) struct Network {
     command: String,
     /// Ports inside that are reached from here.
     doors: Doors,
+    /// The login that is lent.
+    renewal: Option<Renewal>,
 }
 
 /// A file of certificates, and maybe one for Java beside it; both are removed with their owner.
@@ -99,10 +104,12 @@ impl Network {
         let agent = command.map(|command| lend::known(command)).transpose()?.flatten();
         let Lending { mut loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
         lend::decoys(&args.decoy, &mut loans)?;
+        let Own { lent, rule, callbacks } = login::own(agent.as_ref(), &loans, &args.command, caller)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let presets = presets.chain(profile.presets.iter().filter(|_| gives).cloned());
         let (mut written, limits) = rules(args, presets.collect())?;
-        let doors = publish::doors(&args.publish)?;
+        written.extend(rule);
+        let doors = publish::doors(&login::published(&args.publish, callbacks))?;
         let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
         for rule in profile.rules.iter().filter(|rule| gives || rule.deny) {
             if !known(rule, &written) {
@@ -154,11 +161,19 @@ impl Network {
             || matches!(unknown, Unknown::Learnt(_));
         let user = rustix::process::geteuid().is_root().then(own_user);
         let words = loans.iter().map(|loan| (loan.name.clone(), loan.word.clone())).collect();
+        let (login, renewal) = match lent {
+            Some(lent) => {
+                loans.extend(lent.loans);
+                (Some(lent.login), Some(lent.renewal))
+            }
+            None => (None, None),
+        };
         let mut front = Front::new(written, loans, program()?, user).map_err(|faults| wrong(&faults))?;
         if !matches!(unknown, Unknown::Refused) {
             front.ask();
         }
         front.limit(limits);
+        login.into_iter().for_each(|login| front.log_in(login));
         let bundle = match looks {
             true => {
                 let certificate = front.certificate().map_err(|error| wrong(&error))?;
@@ -167,7 +182,7 @@ impl Network {
             false => None,
         };
         let command = output::kept_words(args.command.get(..1).unwrap_or_default()).concat();
-        Ok(Some(Self { front, listed, bundle, words, doors, unknown, remembers, command }))
+        Ok(Some(Self { front, listed, bundle, words, doors, unknown, remembers, command, renewal }))
     }
 
     /// What is published, for the receipt.
@@ -199,7 +214,7 @@ impl Network {
         run: &RunId,
         record: &'a OwnRecord,
         watch: bool,
-    ) -> Watched<'a> {
+    ) -> Result<Watched<'a>, Failure> {
         let (ports, mut asked) = (self.doors.ports(), None);
         if let Some(sockets) = held.sockets() {
             asked = sockets.sockets;
@@ -215,8 +230,11 @@ impl Network {
         let seen = Seen::new(record, run.clone(), watch).with(Askers::new(held.inhabitants(asked)), ports);
         let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
         let (untold, was_stolen, stops) = (Vec::new(), false, false);
-        let (front, command, _bundle) = (self.front, self.command, self.bundle);
-        Watched { front, seen, asking, command, untold, was_stolen, stops, _bundle }
+        let (front, command, renewal, _bundle) = (self.front, self.command, self.renewal, self.bundle);
+        if let Some(renewal) = &renewal {
+            seen.login(ledger::Decision::Noted, &renewal.name, "lent", None)?;
+        }
+        Ok(Watched { front, seen, asking, command, untold, was_stolen, stops, renewal, _bundle })
     }
 }
 
@@ -230,14 +248,18 @@ pub(super) struct Watched<'a> {
     untold: Vec<Told>,
     was_stolen: bool,
     stops: bool,
+    renewal: Option<Renewal>,
     _bundle: Option<Bundle>,
 }
 
 impl Watched<'_> {
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
-        let Self { mut front, mut seen, mut asking, command, untold: mut last, _bundle, .. } = self;
+        let Self { mut front, mut seen, mut asking, command, untold: mut last, mut renewal, _bundle, .. } =
+            self;
         output::hold(false);
+        // What the service gave is kept before this ends.
+        login::take(&mut renewal, &mut front, &mut seen, true)?;
         let counts = front.counts();
         last.extend(front.end());
         asking.hear(&mut front, &last)?;
@@ -253,7 +275,8 @@ impl Watched<'_> {
 
 impl Attendant for Watched<'_> {
     fn waits_for(&self) -> Vec<BorrowedFd<'_>> {
-        self.front.waits_for()
+        let renews = self.renewal.as_ref().and_then(Renewal::waits_for);
+        self.front.waits_for().into_iter().chain(renews).collect()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -282,7 +305,9 @@ impl Attendant for Watched<'_> {
         let heard = self.asking.hear(&mut self.front, &told);
         // Nothing is said while a question stands.
         output::hold(self.asking.question().is_some());
-        goes_on(heard.and_then(|()| self.seen.take(told)))
+        let renews = login::begin(&mut self.renewal, &mut self.front, &mut self.seen, &told);
+        let taken = login::take(&mut self.renewal, &mut self.front, &mut self.seen, false);
+        goes_on(heard.and(renews).and(taken).and_then(|()| self.seen.take(told)))
     }
 
     fn stops_everything(&mut self) -> bool {

@@ -150,7 +150,8 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
     let launched = asked.receipt(&record, &held, &home, words, published)?;
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
-    let mut network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
+    let network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
+    let mut network = network.transpose()?;
     prepared.begin();
     let ended = held.go().map_err(refused).and_then(|running| {
         let running = running.controlled_by(control);

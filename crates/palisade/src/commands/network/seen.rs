@@ -30,6 +30,8 @@ const NAME: &str = "network.name";
 const FINDING: &str = "network.finding";
 /// What becomes of the proxy.
 const PROXY: &str = "network.proxy";
+/// What becomes of a login that is lent.
+const LOGIN: &str = "network.login";
 /// What is counted at the end.
 const COUNTS: &str = "network.counts";
 /// Kinds that are recorded each by itself.
@@ -115,6 +117,19 @@ impl<'a> Seen<'a> {
         if drafts.is_empty() { Ok(()) } else { self.record.append_all(&drafts) }
     }
 
+    /// Records that a login is lent, or what became of one.
+    pub(super) fn login(
+        &self,
+        decision: Decision,
+        name: &str,
+        what: &str,
+        why: Option<&str>,
+    ) -> Result<(), Failure> {
+        let draft = self.entry(LOGIN, decision).with("login", name.to_owned()).with("what", what.to_owned());
+        let draft = why.into_iter().fold(draft, |draft, why| draft.because(why.to_owned()));
+        self.record.append_all(&[draft])
+    }
+
     fn entry(&self, action: &str, decision: Decision) -> Draft {
         Draft::new(who(), action, decision).on(self.run.as_str())
     }
@@ -192,6 +207,7 @@ impl<'a> Seen<'a> {
                 Report::Holds { .. }
                 | Report::Authority { .. }
                 | Report::Last
+                | Report::Stale { .. }
                 | Report::Asks { .. }
                 | Report::Unasked { .. }
                 | Report::Several(_),

@@ -110,6 +110,35 @@ X";
         let closed = world.entries("network.closed");
         assert!(closed[0].cause.contains("--net-limit bytes="), "{closed:?}");
         assert_eq!(refused(&world).len(), 1);
+        // The one that was broken off, and the one that was refused.
+        assert_eq!(counts[0].detail["over_limit"], "2", "{who:?}");
+    }
+}
+
+#[test]
+fn egr_16_what_the_limit_of_bytes_breaks_off_is_counted_as_refused_by_it() {
+    for who in EVERYONE {
+        let long = |_: &crate::world::Request| crate::world::answer("200 OK", "", &vec![b'x'; 1 << 20]);
+        let script = "for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code}\n' URL || echo broken; done";
+        let one = ["--json", "--net-limit", "bytes=300k", "--allow", "site.test:80"];
+        let two = ["--json", "--net-limit", "bytes=300k", "--rules", "rules.toml"];
+        // Whoever comes with TLS afterwards is refused before it can be told why.
+        for (options, url, then) in [
+            (one, "http://site.test/x", "403\n403\n"),
+            (two, "https://site.test/big/x", "000\nbroken\n000\nbroken\n"),
+        ] {
+            let world = World::with_rules(who, "[[rule]]\nhost = \"site.test\"\npaths = [\"/**\"]\n");
+            let _servers = (
+                world.answering(80, &["site.test"], std::sync::Arc::new(long)),
+                crate::servers::Two::start(&world, &["site.test"], 0),
+            );
+            let said = world.run(&options, &script.replace("URL", url)).ok();
+            assert!(said.err.contains(&format!("200\nbroken\n{then}")), "{who:?} {}", said.err);
+            let told: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+            assert_eq!(told["result"]["network"]["counts"]["refused"]["limit"], 3, "{who:?} {told}");
+            assert_eq!(world.entries("network.counts")[0].detail["over_limit"], "3", "{who:?}");
+            assert_eq!(refused(&world).len(), 1, "told once");
+        }
     }
 }
 

@@ -260,3 +260,28 @@ print(got)
         assert_eq!(said.out, "128 5\nHTTP/1.1 200 OK\nh2\n", "{who:?} {}", said.err);
     }
 }
+
+#[test]
+fn adv_n16_a_head_that_never_ends_is_given_up_as_soon_as_one_of_http_1() {
+    let world = world(EVERYONE[0]);
+    let server = Two::start(&world, &["site.test"], 0);
+    let script = python(
+        r#"
+import threading
+begun = time.time(); c = Client(); c.s.settimeout(60)
+c.head(1, get('/ok/a')); print(c.wait(1))
+c.frame(1, 0, 3, block(get('/ok/x')))
+def drips():
+    try:
+        for _ in range(2): time.sleep(9); c.frame(9, 0, 3, block([('x', 'y')]))
+    except OSError: pass
+threading.Thread(target=drips, daemon=True).start()
+print(c.wait(3), 25 < time.time() - begun < 50)
+"#,
+    );
+    let said = world.run(&["--rules", "rules.toml"], &script).ok();
+    assert!(said.out.starts_with("200\n") && said.out.ends_with(" True\n"), "{} {}", said.out, said.err);
+    assert_eq!(server.lines(), ["GET /ok/a"]);
+    let record = world.entries("network.connect");
+    assert!(record.iter().any(|entry| entry.cause.contains("the head took too long")), "{record:?}");
+}

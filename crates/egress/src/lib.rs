@@ -28,6 +28,7 @@ pub mod published;
 pub mod refused;
 pub mod socks;
 pub mod websocket;
+pub mod writings;
 
 mod cursor;
 

@@ -62,7 +62,8 @@ pub(crate) async fn accept(house: Arc<House>, listener: TcpListener) {
                 let open = house.opened();
                 let house = Arc::clone(&house);
                 tokio::spawn(FROM.scope(from, async move {
-                    serve(house, stream).await;
+                    serve(Arc::clone(&house), stream).await;
+                    house.ended().await;
                     drop(open);
                 }));
             }
@@ -271,9 +272,13 @@ async fn pass(admitted: Admitted, is_silent: bool) {
         () = tightened => Err(io::Error::other("the rules no longer allow it")),
         carried = carries => carried,
     };
-    if ended.is_err() {
+    let trouble = ended.err().map(|error| error.to_string());
+    if let Some(why) = &trouble {
         reset(&inside);
         reset(&outside);
+        if let Some(over) = house.quota.broke(why) {
+            house.over(&wanted, over).await;
+        }
     }
     house
         .say(Report::Over {
@@ -281,7 +286,7 @@ async fn pass(admitted: Admitted, is_silent: bool) {
             sent: moved.sent.load(Ordering::Relaxed),
             received: moved.received.load(Ordering::Relaxed),
             milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            trouble: ended.err().map(|error| error.to_string()),
+            trouble,
         })
         .await;
 }

@@ -260,6 +260,11 @@ impl House {
         let _ = self.reports.send(shortened(report)).await;
     }
 
+    /// Room for one more report, once there is some; with it something can be said at the very moment at which it is so.
+    pub(crate) async fn room(&self) -> Option<mpsc::Permit<'_, Report>> {
+        self.reports.reserve().await.ok()
+    }
+
     /// Signs for hosts from now on.
     pub(crate) fn sign(&self, authority: Authority) {
         let _ = self.authority.set(authority);
@@ -317,7 +322,18 @@ impl House {
             self.remember(wanted, why);
         }
         let from = FROM.try_with(|from| *from).ok();
+        drop(from.and_then(|from| self.questions.used(from)));
         self.say(Report::Judged { wanted: wanted.clone(), verdict, address, from }).await;
+    }
+
+    /// A connection is over. One that waited to be allowed, and then asked for nothing, is told of: what was allowed for it is
+    /// allowed for nobody else.
+    pub(crate) async fn ended(&self) {
+        let Some((host, port)) = FROM.try_with(|from| self.questions.used(*from)).ok().flatten() else {
+            return;
+        };
+        let why = "it was allowed, and the program that had waited for that did not use it".to_owned();
+        self.judged(&Wanted { host, port, ..Wanted::default() }, Verdict::Refused { why }, None).await;
     }
 
     /// Says that there was too much of something, the first time.
@@ -331,7 +347,7 @@ impl House {
     }
 
     /// Keeps a refusal for the sandbox, which may ask.
-    fn remember(&self, wanted: &Wanted, why: &str) {
+    pub(crate) fn remember(&self, wanted: &Wanted, why: &str) {
         let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         if refusals.len() >= REMEMBERED {
             refusals.pop_front();

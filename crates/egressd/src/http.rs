@@ -12,6 +12,8 @@ mod content;
 mod judge;
 mod login;
 mod messages;
+mod paced;
+mod packed;
 mod pair;
 mod server;
 pub(crate) mod two;
@@ -22,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use egress::control::{Report, Verdict, Wanted};
 use egress::http1::{Framing, HeadEnd, Request, Upgrade};
-use rules::Host;
+use rules::{Answer, Host};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -30,7 +32,8 @@ use tokio::time::timeout;
 use self::carry::{Counted, Ended, Guard};
 use self::client::Client;
 use self::content::Content;
-use self::judge::{judge, tightened};
+use self::judge::{Allowed, judge, tightened};
+use self::packed::{Inside, Packing};
 use self::server::Pool;
 use crate::answers;
 use crate::connection::{Admitted, forbidden};
@@ -48,8 +51,9 @@ const ANSWER: Duration = Duration::from_secs(900);
 
 /// A head that is longer has to wait for its turn.
 const USUAL_HEAD: usize = 12 * 1024;
-/// The most content that secrets are put into.
+/// The most content that secrets are put into, and the most that it may unpack to.
 const MOST_OF_CONTENT: u64 = 256 * 1024;
+const MOST_UNPACKED: u64 = 1024 * 1024;
 
 /// Both directions of something.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -125,6 +129,9 @@ pub(crate) enum Trouble {
     /// The rules have changed.
     #[error("the rules no longer allow it")]
     Tightened,
+    /// It goes on no further, and why.
+    #[error("{0}")]
+    Refused(String),
     /// Nobody waits for it any more.
     #[error("the other side gave it up")]
     Gone,
@@ -198,7 +205,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         () = forbidden(&way.house, &mut turns, &way.host, way.port) => return Err(Trouble::Tightened),
         judged = judge(way, &generation, client, &mut content, &request) => judged,
     };
-    let (allowed, act) = match judged {
+    let Allowed { verdict: allowed, act, answer } = match judged {
         Ok(Ok(judged)) => judged,
         Ok(Err(refusal)) => return refused(way, client, &request, &wanted, refusal).await,
         Err(Trouble::Odd(why)) => {
@@ -232,8 +239,17 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         Ok(socket) => socket,
         Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
     };
+    let has_content = !matches!(request.framing(), Framing::Empty | Framing::Length(0));
+    if has_content
+        && !lent.is_empty()
+        && let Some(why) = Packing::of(&request.fields).unseen()
+    {
+        return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
+    }
     let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
-    let guard = Guard { lent: &lent, towards, once: way.once };
+    let limit = Limit::of(way, &request, answer);
+    let guard = Guard { lent: &lent, towards, once: way.once, most: limit.bytes };
+    limit.ask(&mut filled);
     let found = tokio::select! {
         biased;
         () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
@@ -250,7 +266,12 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     }
     let mut counted = Counted::default();
     let (server, ended) = loop {
-        let mut server = match pool.get(way, &generation, request.upgrade()).await {
+        let got = tokio::select! {
+            biased;
+            () = limit.late() => Err(Refusal { why: limit.why(), status: 403, closes: true }),
+            got = pool.get(way, &generation, request.upgrade()) => got,
+        };
+        let mut server = match got {
             Ok(server) => server,
             Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
         };
@@ -263,6 +284,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         let ended = tokio::select! {
             biased;
             () = tightened(way, &mut turns, &request, &act) => Err(Trouble::Tightened),
+            () = limit.late() => Err(Trouble::Refused(limit.why())),
             ended = exchange => ended,
         };
         // A server may end a connection that rests just when it is used again; then nobody has seen the request.
@@ -288,6 +310,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
             return Ok(client_stays);
         }
         Err(Trouble::Astray(astray)) if !counted.answered => (403, astray.why()),
+        Err(Trouble::Refused(why)) if !counted.answered => (403, why),
         Err(trouble @ (Trouble::Odd(_) | Trouble::Broken(_))) if !counted.answered => {
             (502, trouble.to_string())
         }
@@ -302,6 +325,13 @@ async fn tell(way: &Way, wanted: Wanted, counted: &Counted, trouble: Option<&Tro
     if let Some(Trouble::Astray(astray)) = trouble {
         way.house.found(&wanted, astray.why()).await;
     }
+    let broken = trouble.map(ToString::to_string);
+    if let Some(over) = broken.as_ref().and_then(|why| way.house.quota.broke(why)) {
+        way.house.over(&wanted, over).await;
+    }
+    if let Some(Trouble::Refused(why)) = trouble {
+        way.house.remember(&wanted, why);
+    }
     if let Some(name) = &counted.came_back {
         way.house.found(&wanted, format!("the answer carried the secret `{name}`; it was masked")).await;
     }
@@ -310,7 +340,7 @@ async fn tell(way: &Way, wanted: Wanted, counted: &Counted, trouble: Option<&Tro
         sent: counted.sent,
         received: counted.received,
         milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        trouble: trouble.map(ToString::to_string),
+        trouble: broken,
     };
     way.house.say(over).await;
 }
@@ -370,9 +400,18 @@ async fn fill(
     if !content.over {
         return Ok(Ok(()));
     }
-    match lent.fill_content(&content.held, !is_form, towards) {
+    let packing = Packing::of(&request.fields);
+    // Before anything goes, also in what is not called packed.
+    if packing == Packing::No
+        && let Err(Trouble::Astray(astray)) = Inside::new(lent.watch()).look(&content.held)
+    {
+        return Ok(Err(astray));
+    }
+    let unpacked = packed::whole(&content.held, &packing, MOST_UNPACKED);
+    match lent.fill_content(unpacked.as_deref().unwrap_or(&content.held), !is_form, towards) {
         Ok(None) => {}
         Ok(Some(new)) => {
+            request.fields.remove("content-encoding");
             if matches!(request.framing(), Framing::Length(_)) {
                 request.set_length(length(&new));
             }
@@ -381,6 +420,47 @@ async fn fill(
         Err(astray) => return Ok(Err(astray)),
     }
     Ok(Ok(()))
+}
+
+/// What an answer has to keep to: by the rule that allows the request, and by the limits of the run.
+struct Limit {
+    bytes: Option<u64>,
+    seconds: Option<u64>,
+    until: Option<tokio::time::Instant>,
+}
+
+impl Limit {
+    /// A WebSocket is no answer: it goes on.
+    fn of(way: &Way, request: &Request, answer: Option<Answer>) -> Self {
+        if request.upgrade() != Upgrade::None {
+            return Self { bytes: None, seconds: None, until: None };
+        }
+        let all = way.house.quota.limits();
+        let bytes = answer.map(|answer| answer.bytes).into_iter().chain(all.answer_bytes).min();
+        let seconds = answer.map(|answer| answer.seconds).into_iter().chain(all.answer_seconds).min();
+        let until = seconds.map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
+        Self { bytes, seconds, until }
+    }
+
+    /// Asks for an answer whose length can be seen.
+    fn ask(&self, request: &mut Request) {
+        if self.bytes.is_some() && request.fields.remove("accept-encoding") > 0 {
+            let _ = request.fields.set("Accept-Encoding", b"identity");
+        }
+    }
+
+    /// Comes back when it takes too long.
+    async fn late(&self) {
+        match self.until {
+            Some(until) => tokio::time::sleep_until(until).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn why(&self) -> String {
+        let seconds = self.seconds.unwrap_or_default();
+        format!("the answer takes longer than the {seconds} seconds that a rule or limit lets it have")
+    }
 }
 
 /// Why a request goes nowhere.

@@ -5,6 +5,7 @@
 //! Invariants: a secret goes to a host that it is bound to and to no other; a word in disguise (in base 64 or 16, escaped,
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
+mod hide;
 mod login;
 mod sign;
 mod theft;
@@ -15,14 +16,16 @@ use std::sync::{Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64::engine::general_purpose::STANDARD;
 use egress::control::Loan;
 use egress::decoys::{Decoys, Scan};
 use egress::http1::{Request, Resource};
+use egress::writings::{disguised, escaped};
 use rules::Host;
 use zeroize::Zeroizing;
 
 use crate::escapes::{self, unescaped};
+pub(crate) use hide::Hide;
 
 /// What stands in an answer where a secret was.
 const MASK: u8 = b'*';
@@ -74,7 +77,7 @@ impl Finder {
     fn new<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut whose, mut patterns) = (Vec::new(), Vec::new());
         for (at, text) in texts.enumerate() {
-            for (place, writing) in writings(text).into_iter().enumerate() {
+            for (place, writing) in disguised(text).into_iter().enumerate() {
                 whose.push((at, place == 0));
                 patterns.push(Zeroizing::new(writing));
             }
@@ -122,52 +125,6 @@ impl Finder {
             self.patterns.iter().any(|pattern| pattern.len() > tail.len() && pattern.starts_with(tail))
         };
         (1..=most).rev().find(begins).unwrap_or(0)
-    }
-}
-
-/// A text as it is, and as it may be disguised. The first is as it is.
-fn writings(text: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = vec![text.to_vec()];
-    for engine in [&STANDARD, &URL_SAFE] {
-        // Whatever stands before it: of three ways to begin, the middle of each is always the same.
-        for before in 0..3 {
-            let code = engine.encode([vec![0; before], text.to_vec()].concat());
-            let (from, to) = ((before * 8).div_ceil(6), (before + text.len()) * 8 / 6);
-            all.extend(code.as_bytes().get(from..to).map(<[u8]>::to_vec));
-        }
-    }
-    let each =
-        |write: fn(u8) -> String| text.iter().map(|byte| write(*byte)).collect::<String>().into_bytes();
-    all.push(each(|byte| format!("{byte:02x}")));
-    all.push(each(|byte| format!("{byte:02X}")));
-    all.push(each(|byte| format!("%{byte:02x}")));
-    all.push(each(|byte| format!("%{byte:02X}")));
-    all.push(each(|byte| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }
-    }));
-    all.push(each(|byte| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02x}") }
-    }));
-    all.push(str::from_utf8(text).map(escaped).unwrap_or_default().into_bytes());
-    all.push(each(json));
-    all.push(each(|byte| if byte == b'/' { "\\/".into() } else { json(byte) }));
-    all.push(each(|byte| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("\\u{byte:04x}") }
-    }));
-    all.push(each(|byte| {
-        if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { format!("\\u{byte:04X}") }
-    }));
-    all.push(text.iter().rev().copied().collect());
-    let mut seen = std::collections::HashSet::new();
-    all.retain(|writing| !writing.is_empty() && seen.insert(writing.clone()));
-    all
-}
-
-/// A character as it stands in a string of JSON.
-fn json(byte: u8) -> String {
-    match byte {
-        b'"' | b'\\' => format!("\\{}", char::from(byte)),
-        other => char::from(other).to_string(),
     }
 }
 
@@ -436,14 +393,6 @@ fn basic(name: &str, value: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     STANDARD.decode(code.trim_ascii()).ok().map(Zeroizing::new)
 }
 
-/// A text as it stands in an address.
-fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes()
-        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
 #[cfg(test)]
 mod escaped;
 
@@ -506,7 +455,7 @@ mod tests {
     #[test]
     fn adv_c02_a_word_in_disguise_is_found_and_never_put_in() {
         let word = WORD.as_bytes();
-        for writing in writings(word).iter().skip(1) {
+        for writing in disguised(word).iter().skip(1) {
             let text = String::from_utf8(writing.clone()).unwrap();
             let request = format!("GET /x HTTP/1.1\r\nHost: api.test\r\nx-note: a{text}b\r\n\r\n");
             for to in ["api.test", "other.test"] {

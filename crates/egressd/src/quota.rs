@@ -212,6 +212,12 @@ impl Quota {
         Over { which: Which::Bytes, most: self.limits().bytes.unwrap_or(u64::MAX) }
     }
 
+    /// Whether these words about a connection that broke say that there were no bytes left.
+    pub(crate) fn broke(&self, why: &str) -> Option<Over> {
+        let over = self.no_bytes();
+        (self.limits().bytes.is_some() && why.contains(&over.to_string())).then_some(over)
+    }
+
     /// Bytes that went out.
     pub(crate) fn sent(&self, bytes: u64) {
         self.sent.fetch_add(bytes, Ordering::Relaxed);

@@ -10,7 +10,7 @@ use crate::address::{self, Kind};
 use crate::clash;
 use crate::fault::{Fault, Faults, What};
 use crate::git;
-use crate::limits::Limits;
+use crate::limits::{Answer, Limits};
 use crate::name::{HOST_LOOPBACK, Name};
 use crate::path;
 use crate::pattern::HostPattern;
@@ -126,9 +126,10 @@ fn faults_of(text: &str, error: &toml::de::Error) -> Faults {
     if faults.is_empty() { Faults(vec![whole()]) } else { Faults(faults).at_lines(&lines) }
 }
 
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 14] = [
     "access",
     "address",
+    "answer",
     "deny",
     "git",
     "host",
@@ -188,6 +189,9 @@ fn check(rule: &Rule) -> (Parts, Vec<What>) {
     faults.extend(rule.query.as_ref().and_then(check_query));
     faults.extend(rule.git.as_ref().and_then(check_git));
     faults.extend(rule.registry.as_ref().and_then(check_registry));
+    if rule.answer.is_some_and(|answer| !answer.is_right()) {
+        faults.push(What::Answer);
+    }
     faults.extend(together(rule));
     let text = |text: &String| text.chars().count() > 200 || text.chars().any(char::is_control);
     if rule.label.iter().chain(&rule.reason).any(text) {
@@ -299,6 +303,7 @@ fn together(rule: &Rule) -> Vec<What> {
         ("query", rule.query.is_some()),
         ("websocket", rule.websocket.is_some()),
         ("websocket = false", rule.websocket == Some(false)),
+        ("answer", rule.answer.is_some()),
     ];
     let is_given = |name: &str| given.iter().any(|(one, there)| *one == name && *there);
     let clashes = CLASHES.iter().filter(|(one, other)| is_given(one) && is_given(other));
@@ -307,13 +312,16 @@ fn together(rule: &Rule) -> Vec<What> {
 
 /// What limits a request needs a look at it; git and registries say themselves which requests they mean; a deny with
 /// exceptions would be read in two ways.
-const CLASHES: [(&str, &str); 19] = [
+const CLASHES: [(&str, &str); 22] = [
     ("access = \"pass\"", "methods"),
     ("access = \"pass\"", "paths"),
     ("access = \"pass\"", "query"),
     ("access = \"pass\"", "websocket"),
     ("access = \"pass\"", "git"),
     ("access = \"pass\"", "registry"),
+    ("access = \"pass\"", "answer"),
+    ("deny", "answer"),
+    ("answer", "websocket"),
     ("deny", "access"),
     ("deny", "query"),
     ("deny", "registry"),
@@ -341,6 +349,7 @@ struct Said<'a> {
     websocket: Option<bool>,
     git: Option<&'a Git>,
     registry: Option<&'a Registry>,
+    answer: Option<Answer>,
     deny: bool,
     address: Option<IpAddr>,
 }
@@ -357,6 +366,7 @@ impl<'a> Said<'a> {
             websocket: rule.websocket,
             git: rule.git.as_ref(),
             registry: rule.registry.as_ref(),
+            answer: rule.answer,
             deny: rule.deny,
             address: rule.address,
         }

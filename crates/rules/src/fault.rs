@@ -88,6 +88,9 @@ pub enum What {
         "`publish` needs names of packages, and works for npm only: others do not say in the path what is published"
     )]
     Publish,
+    /// Limits of answers that cannot be kept.
+    #[error("`answer` has `bytes`, at least one, and `seconds`, from 1 to 60")]
+    Answer,
     /// Two fields that contradict each other.
     #[error("`{0}` and `{1}` do not go together in one rule")]
     Together(&'static str, &'static str),

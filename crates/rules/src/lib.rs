@@ -46,7 +46,7 @@ mod verdict;
 
 pub use deed::Deed;
 pub use fault::{Fault, Faults, What};
-pub use limits::{Limits, MOST_CONNECTIONS};
+pub use limits::{Answer, Limits, MOST_CONNECTIONS, MOST_SECONDS};
 pub use name::{BadHost, HOST_LOOPBACK, Host, Name};
 pub use rule::{
     Access, Git, Methods, MethodsWord, PublishTo, Push, Query, READ_ONLY, Registry, RegistryKind, Rule,

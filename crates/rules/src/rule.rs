@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::address::{self, Kind};
+use crate::limits::Answer;
 use crate::name::Host;
 use crate::verdict::Request;
 use crate::{git, registry};
@@ -45,6 +46,9 @@ pub struct Rule {
     /// A package registry, and nothing else of this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registry: Option<Registry>,
+    /// How much of each answer is taken, and how long it may take; left out: all of it, and as long as it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
     /// Whether this refuses instead; it beats every allow. Its paths are read generously: without regard to case or
     /// to a slash at the end, and `/x/**` is `/x` as well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -172,6 +176,7 @@ impl Rule {
             websocket: None,
             git: None,
             registry: None,
+            answer: None,
             deny: false,
             address: None,
             label: None,
@@ -219,7 +224,7 @@ impl Rule {
         self.address.is_some() || self.access == Some(Access::Pass)
     }
 
-    /// Whether it says anything that only a request can be held against.
+    /// Whether it says anything that only a request, or its answer, can be held against.
     #[must_use]
     pub fn has_limits(&self) -> bool {
         self.methods.is_some()
@@ -228,6 +233,7 @@ impl Rule {
             || self.websocket.is_some()
             || self.git.is_some()
             || self.registry.is_some()
+            || self.answer.is_some()
     }
 }
 

@@ -100,6 +100,18 @@ impl Response {
         }
     }
 
+    /// Says no length, for content that is changed on its way: chunks where both sides know them, else the connection's end.
+    pub fn forget_length(&mut self, asked: Asked) {
+        if !matches!(self.framing, Framing::Length(_) | Framing::Chunked | Framing::UntilClose) {
+            return;
+        }
+        if asked.version == Version::V11 && self.version == Version::V11 {
+            (self.framing, self.declared) = (Framing::Chunked, Declared::Chunked);
+        } else {
+            (self.framing, self.declared, self.persistent) = (Framing::UntilClose, Declared::Nothing, false);
+        }
+    }
+
     /// Writes the head. Whether the client may send more on its connection is for the caller to say.
     pub fn write(&self, out: &mut Vec<u8>, persistent: bool) {
         out.extend_from_slice(self.version.text());

@@ -101,6 +101,27 @@ fn egr_09_content_that_changed_has_its_new_length() {
 }
 
 #[test]
+fn egr_09_content_that_changes_on_its_way_has_no_length_and_an_end_that_both_sides_know() {
+    let asked = |version: &str| request(&format!("GET / {version}\r\nHost: a\r\n\r\n")).unwrap().asked();
+    let forgot = |server: &str, client: &str, lines: &str| {
+        let head = format!("{server} 200 OK\r\n{lines}\r\n");
+        let mut found = Response::parse(head.as_bytes(), asked(client)).unwrap();
+        found.forget_length(asked(client));
+        (found.framing(), found.is_persistent(), found.length())
+    };
+    for lines in ["Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n"] {
+        assert_eq!(forgot("HTTP/1.1", "HTTP/1.1", lines), (Framing::Chunked, true, None));
+    }
+    for (server, client) in [("HTTP/1.1", "HTTP/1.0"), ("HTTP/1.0", "HTTP/1.1")] {
+        let found = forgot(server, client, "Content-Length: 3\r\n");
+        assert_eq!(found, (Framing::UntilClose, false, None), "{server} {client}");
+    }
+    let mut none = answer("GET", "HTTP/1.1 304 X\r\nContent-Length: 3\r\n\r\n").unwrap();
+    none.forget_length(asked("HTTP/1.1"));
+    assert_eq!((none.framing(), none.length()), (Framing::Empty, Some(3)));
+}
+
+#[test]
 fn egr_11_a_protocol_changes_only_to_what_was_asked_for() {
     let asked = request(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\

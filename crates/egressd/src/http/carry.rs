@@ -11,8 +11,9 @@ use tokio::time::timeout;
 use zeroize::Zeroizing;
 
 use super::client::Client;
-use super::content::{Content, Pass, Sink, Source, broken, carry};
+use super::content::{Content, Pass, Sink, Source, broken, carry, too_long};
 use super::messages::{Side, both};
+use super::packed::{Packing, Unpack};
 use super::pair::Pair;
 use super::server::Speaks;
 use super::{ANSWER, Read, Trouble, Wire, length, two};
@@ -51,6 +52,8 @@ pub(super) struct Guard<'a> {
     pub(super) towards: Towards<'a>,
     /// Whether there is only one request.
     pub(super) once: bool,
+    /// The most bytes that an answer may have.
+    pub(super) most: Option<u64>,
 }
 
 /// Where an answer comes from.
@@ -83,14 +86,21 @@ pub(super) async fn exchange(
                 to.flush().await?;
             }
             if has_content(request.framing()) {
-                carry(content, &mut from_client, &mut to_server, sent, &mut Pass::out(guard.lent)).await?;
+                carry(
+                    content,
+                    &mut from_client,
+                    &mut to_server,
+                    sent,
+                    &mut Pass::out(guard, &request.fields),
+                )
+                .await?;
             }
             all_sent.store(true, Ordering::Relaxed);
             from_client.left().await;
             Err::<std::convert::Infallible, _>(Trouble::Gone)
         };
         let receives = async {
-            let (answer, mut body) = loop {
+            let (mut answer, mut body) = loop {
                 let (answer, body) = tokio::select! {
                     biased;
                     () = to_client.gone() => return Err(Trouble::Gone),
@@ -107,6 +117,8 @@ pub(super) async fn exchange(
             if is_two && is_closed && (200..300).contains(&answer.status) {
                 return Err(Trouble::Odd("the server does not open the WebSocket".into()));
             }
+            let framing = answer.framing();
+            let unpack = unpacks(&mut answer, request, guard)?;
             let stays = request.is_persistent() && answer.is_persistent() && !once;
             (*answered, *status) = (true, Some(answer.status));
             // Some say everything in the head, and it must be the end there too.
@@ -121,9 +133,8 @@ pub(super) async fn exchange(
                 (None, Replies::One(from, read)) => Source::One(from, read),
                 (None, Replies::Two(_)) => return Ok((answer, None)),
             };
-            let mut pass = Pass::back(guard.lent, &answer.fields);
-            let carried =
-                carry(&mut Content::new(answer.framing()), &mut from, &mut to, received, &mut pass).await;
+            let mut pass = Pass::back(guard, &answer.fields, unpack);
+            let carried = carry(&mut Content::new(framing), &mut from, &mut to, received, &mut pass).await;
             if let Some(name) = pass.found() {
                 *came_back = Some(name);
             }
@@ -193,6 +204,35 @@ fn begin<'s>(
     })
 }
 
+/// What unpacks an answer that has to be seen as it is: a secret could come back in it, or there may be too much of it. It goes
+/// on unpacked then.
+fn unpacks(answer: &mut Response, request: &Request, guard: Guard<'_>) -> Result<Option<Unpack>, Trouble> {
+    if !has_content(answer.framing()) || answer.framing() == Framing::Tunnel {
+        return Ok(None);
+    }
+    if let (Some(most), Framing::Length(length)) = (guard.most, answer.framing())
+        && length > most
+    {
+        return Err(too_long(most));
+    }
+    let packing = Packing::of(&answer.fields);
+    if packing == Packing::No || guard.most.is_none() && !guard.lent.concerns(guard.towards) {
+        return Ok(None);
+    }
+    if let Packing::Other(name) = &packing {
+        let why = format!("the server packs its answer (`{name}`) so that it cannot be looked at");
+        return Err(Trouble::Odd(why));
+    }
+    let unpack = packing.opens();
+    if unpack.is_some() {
+        for about_packed in ["content-encoding", "content-md5", "content-digest", "digest"] {
+            answer.fields.remove(about_packed);
+        }
+        answer.forget_length(request.asked());
+    }
+    Ok(unpack)
+}
+
 /// The next head that a server sends, and the stream of its content, if there are streams.
 async fn reply(
     replies: &mut Replies<'_>,
@@ -226,15 +266,6 @@ async fn reply(
     };
     let answer = Response::parse(&head, request.asked())
         .map_err(|bad| Trouble::Odd(format!("the server's answer cannot be read in one way only: {bad}")))?;
-    // What is packed cannot be seen through, and it may be a secret that was kept there.
-    let is_packed = ["content-encoding", "grpc-encoding"]
-        .iter()
-        .any(|name| answer.fields.all(name).any(|coding| coding != b"identity"));
-    if is_packed && has_content(answer.framing()) && guard.lent.concerns(guard.towards) {
-        return Err(Trouble::Odd(
-            "the server packs its answer, in which a secret could come back unseen".into(),
-        ));
-    }
     // Nobody asked for one: what goes through it could not be read.
     if answer.upgrade() != Upgrade::None && answer.fields.all("sec-websocket-extensions").next().is_some() {
         return Err(Trouble::Odd("the server extends the WebSocket in a way that was not asked for".into()));

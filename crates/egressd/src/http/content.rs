@@ -13,8 +13,10 @@ use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
+use super::carry::Guard;
+use super::packed::{self, Inside, Packing, Unpack};
 use super::{ANSWER, Trouble, Wire};
-use crate::lent::{Lent, Mask, Watch};
+use crate::lent::{Hide, Lent, Mask, Watch};
 
 /// How much is read at once.
 const AT_ONCE: usize = 64 * 1024;
@@ -231,40 +233,118 @@ impl Sink<'_> {
 }
 
 /// What is done with content that passes by.
-pub(super) enum Pass<'a> {
+pub(super) struct Pass<'a> {
+    look: Look<'a>,
+    /// What is unpacked goes on so.
+    unpack: Option<Unpack>,
+    /// How much may go on, and what may still.
+    most: Option<(u64, u64)>,
+}
+
+/// What is looked for in it.
+enum Look<'a> {
     Nothing,
-    Watch(&'a Lent, Watch<'a>),
+    Watch(&'a Lent, Watch<'a>, Inside<'a>),
+    /// Looks into what is packed, which goes on as it is.
+    Packed(&'a Lent, Watch<'a>, Watch<'a>, Box<Unpack>),
+    Hide(&'a Lent, Hide<'a>, Inside<'a>, Option<Calls>),
     Mask(&'a Lent, Mask<'a>, Option<Calls>),
 }
 
+/// Fields that say what content has to be, byte for byte.
+const DIGESTS: [&str; 5] = ["content-digest", "content-md5", "digest", "repr-digest", "x-amz-content-sha256"];
+
 impl<'a> Pass<'a> {
-    /// For what goes out.
-    pub(super) fn out(lent: &'a Lent) -> Self {
-        if lent.is_empty() { Self::Nothing } else { Self::Watch(lent, lent.watch()) }
+    /// For what goes out, with these fields before it.
+    pub(super) fn out(Guard { lent, towards, .. }: Guard<'a>, fields: &Fields) -> Self {
+        let is_exact = || DIGESTS.iter().any(|name| fields.all(name).next().is_some());
+        if lent.is_empty() {
+            return Self { look: Look::Nothing, unpack: None, most: None };
+        }
+        let look = match Packing::of(fields).opens() {
+            Some(unpack) => Look::Packed(lent, lent.watch(), lent.watch(), Box::new(unpack)),
+            // What has to stay as it is cannot be masked.
+            None if lent.hides(towards) && !is_exact() => {
+                Look::Hide(lent, lent.hide(towards), Inside::new(lent.watch()), calls(fields))
+            }
+            None => Look::Watch(lent, lent.watch(), Inside::new(lent.watch())),
+        };
+        Self { look, unpack: None, most: None }
     }
 
     /// For what comes back, with these fields before it.
-    pub(super) fn back(lent: &'a Lent, fields: &Fields) -> Self {
-        let is_call = fields.only("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
-        match lent.is_empty() {
-            true => Self::Nothing,
-            false => Self::Mask(lent, lent.mask(), is_call.then(Calls::default)),
-        }
+    pub(super) fn back(guard: Guard<'a>, fields: &Fields, unpack: Option<Unpack>) -> Self {
+        let lent = guard.lent;
+        let look = match lent.is_empty() {
+            true => Look::Nothing,
+            false => Look::Mask(lent, lent.mask(), calls(fields)),
+        };
+        Self { look, unpack, most: guard.most.map(|most| (most, most)) }
     }
 
     /// The secret that was masked.
     pub(super) fn found(self) -> Option<String> {
-        match self {
-            Self::Mask(_, mask, _) => mask.found,
-            Self::Nothing | Self::Watch(..) => None,
+        match self.look {
+            Look::Mask(_, mask, _) => mask.found,
+            Look::Nothing | Look::Watch(..) | Look::Packed(..) | Look::Hide(..) => None,
         }
+    }
+
+    /// How much is passed at once.
+    fn at_once(&self) -> usize {
+        if self.unpack.is_some() { packed::AT_ONCE } else { usize::MAX }
     }
 
     /// The bytes that go on.
     fn pass<'d>(&mut self, data: &'d [u8], is_end: bool) -> Result<Cow<'d, [u8]>, Trouble> {
+        let out = match &mut self.unpack {
+            None => self.look.pass(data, is_end)?,
+            Some(unpack) => {
+                let plain = unpack.feed(data, is_end)?;
+                self.look.pass(&plain, is_end)?.into_owned().into()
+            }
+        };
+        if let Some((most, left)) = &mut self.most {
+            *left = left.checked_sub(super::length(&out)).ok_or_else(|| too_long(*most))?;
+        }
+        Ok(out)
+    }
+}
+
+/// There is more of an answer than may be.
+pub(super) fn too_long(most: u64) -> Trouble {
+    Trouble::Refused(format!("the answer is longer than the {most} bytes that a rule or limit lets it have"))
+}
+
+/// Knows where messages end, if these fields say that there are some.
+fn calls(fields: &Fields) -> Option<Calls> {
+    let is_call = fields.only("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    is_call.then(Calls::default)
+}
+
+impl Look<'_> {
+    fn pass<'d>(&mut self, data: &'d [u8], is_end: bool) -> Result<Cow<'d, [u8]>, Trouble> {
         match self {
             Self::Nothing => Ok(data.into()),
-            Self::Watch(_, watch) => watch.look(data).map(|()| data.into()).map_err(Trouble::Astray),
+            Self::Watch(_, watch, inside) => {
+                watch.look(data).map_err(Trouble::Astray)?;
+                inside.look(data).map(|()| data.into())
+            }
+            Self::Packed(_, outside, inside, unpack) => {
+                outside.look(data).map_err(Trouble::Astray)?;
+                for some in data.chunks(packed::AT_ONCE) {
+                    inside.look(&unpack.feed(some, false)?).map_err(Trouble::Astray)?;
+                }
+                if is_end {
+                    inside.look(&unpack.feed(b"", true)?).map_err(Trouble::Astray)?;
+                }
+                Ok(data.into())
+            }
+            Self::Hide(_, hide, inside, calls) => {
+                inside.look(data)?;
+                let is_whole = calls.as_mut().is_some_and(|calls| calls.is_whole_after(data));
+                hide.pass(data, is_end || is_whole).map_err(Trouble::Astray)
+            }
             Self::Mask(_, mask, calls) => {
                 let is_whole = calls.as_mut().is_some_and(|calls| calls.is_whole_after(data));
                 Ok(mask.pass(data, is_end || is_whole))
@@ -276,7 +356,7 @@ impl<'a> Pass<'a> {
     fn fields(&mut self, mut fields: Fields) -> Result<Fields, Trouble> {
         match self {
             Self::Nothing => {}
-            Self::Watch(lent, _) => {
+            Self::Watch(lent, ..) | Self::Packed(lent, ..) | Self::Hide(lent, ..) => {
                 for (name, value) in fields.iter() {
                     lent.watch().look(name.as_bytes()).map_err(Trouble::Astray)?;
                     lent.watch().look(value).map_err(Trouble::Astray)?;
@@ -346,13 +426,21 @@ pub(super) async fn carry(
             () = to.gone() => return Err(Trouble::Gone),
             is_last = content.next(from, &mut piece) => is_last?,
         };
-        let data = pass.pass(&piece, is_last)?;
-        if !data.is_empty() {
-            *count += super::length(&data);
-            to.data(&data).await?;
+        let mut rest = piece.as_slice();
+        loop {
+            let (now, later) = rest.split_at(pass.at_once().min(rest.len()));
+            let data = pass.pass(now, is_last && later.is_empty())?;
+            if !data.is_empty() {
+                *count += super::length(&data);
+                to.data(&data).await?;
+            }
+            if later.is_empty() {
+                break;
+            }
+            rest = later;
         }
         if is_last {
-            let trailers = content.trailers.take().map(|trailers| pass.fields(trailers)).transpose()?;
+            let trailers = content.trailers.take().map(|trailers| pass.look.fields(trailers)).transpose()?;
             return to.end(trailers).await;
         }
     }

@@ -3,7 +3,7 @@
 use egress::control::Verdict;
 use egress::http1::{Request, Scheme, Target, Upgrade};
 use egress::pkt_line;
-use rules::{Host, git};
+use rules::{Answer, Decision, Host, git};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -15,8 +15,17 @@ use crate::house::Generation;
 /// The most of a push that is read before it is judged.
 const MOST_OF_PUSH: usize = 256 * 1024;
 
-/// A verdict, with what the request does to a repository.
-pub(super) type Judged = Result<(Verdict, Option<git::Act>), Refusal>;
+/// A request that may go.
+pub(super) struct Allowed {
+    pub(super) verdict: Verdict,
+    /// What it does to a repository.
+    pub(super) act: Option<git::Act>,
+    /// What its answer has to keep to.
+    pub(super) answer: Option<Answer>,
+}
+
+/// A verdict.
+pub(super) type Judged = Result<Allowed, Refusal>;
 
 /// The verdict on one request.
 pub(super) async fn judge(
@@ -66,7 +75,7 @@ pub(super) async fn judge(
         }
     };
     Ok(match decide(way, generation, request, act.clone()) {
-        Ok(verdict) => Ok((verdict, act)),
+        Ok((verdict, answer)) => Ok(Allowed { verdict, act, answer }),
         Err(why) => Err(Refusal { why, status: 403, closes: false }),
     })
 }
@@ -77,7 +86,7 @@ fn decide(
     generation: &Generation,
     request: &Request,
     git: Option<git::Act>,
-) -> Result<Verdict, String> {
+) -> Result<(Verdict, Option<Answer>), String> {
     let (path, query) = request.target.resource().map_or(("/", None), |it| (it.path(), it.query()));
     let path = rules::path::canonical(path).map_err(|odd| odd.to_string())?;
     let asked = rules::Request {
@@ -87,9 +96,14 @@ fn decide(
         websocket: request.upgrade() == Upgrade::WebSocket,
         git,
     };
-    match generation.told(generation.rules.request(&way.host, way.port, &asked)) {
+    let decision = generation.rules.request(&way.host, way.port, &asked);
+    let answer = match &decision {
+        Decision::Allowed { rule, .. } => generation.rules.rule(*rule).and_then(|rule| rule.answer),
+        Decision::Refused(_) => None,
+    };
+    match generation.told(decision) {
         // Read as it was, whatever was asked for: everybody on the way could.
-        Ok((Verdict::Allowed { rule, .. }, _)) => Ok(Verdict::Allowed { rule, inspected: true }),
+        Ok((Verdict::Allowed { rule, .. }, _)) => Ok((Verdict::Allowed { rule, inspected: true }, answer)),
         Ok((Verdict::Refused { why }, _)) | Err(Verdict::Refused { why }) => Err(why),
         Err(Verdict::Allowed { .. }) => Err(String::new()),
     }

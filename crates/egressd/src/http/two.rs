@@ -6,6 +6,7 @@
 //! tables of header fields (the `h2` crate, which bounds them).
 
 use std::future::poll_fn;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::content::broken;
+use super::paced::Paced;
 use super::server::Pool;
 use super::{HEAD, RESTING, Trouble, Way, Wire, one};
 use crate::connection::forbidden;
@@ -48,7 +50,7 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends.
 pub(crate) async fn talk(way: Way, stream: Wire) {
-    let begun = timeout(HEAD, server().handshake::<_, Bytes>(stream)).await;
+    let begun = timeout(HEAD, server().handshake::<_, Bytes>(Paced::new(stream, HEAD))).await;
     let Ok(Ok(mut connection)) = begun else { return };
     let (way, pool) = (Arc::new(way), Arc::new(Pool::new(true)));
     let mut streams = JoinSet::new();
@@ -76,6 +78,11 @@ pub(crate) async fn talk(way: Way, stream: Wire) {
                         Err(_) => streams.spawn(serves),
                     };
                 }
+                Some(Err(error)) if error.get_io().is_some_and(|io| io.kind() == ErrorKind::TimedOut) => {
+                    let why = "the head took too long".to_owned();
+                    way.house.judged(&nowhere(&way), Verdict::Refused { why }, None).await;
+                    break;
+                }
                 Some(Err(_)) | None => break,
             },
             () = tokio::time::sleep(RESTING), if streams.is_empty() => {
@@ -94,7 +101,7 @@ type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
 
 /// The next stream. Without room for one, only what is open is moved: who gives up streams that wait here is counted.
 async fn accept(
-    connection: &mut Connection<Wire, Bytes>,
+    connection: &mut Connection<Paced<Wire>, Bytes>,
     has_room: bool,
 ) -> Option<Result<Asked, h2::Error>> {
     if has_room {

@@ -1,0 +1,117 @@
+//! The ways in which a text that must not leave may be written: one list for words, secrets and decoys.
+//!
+//! Not here: who looks for them, and what becomes of what is found. Escapes of some characters only are read, not listed: whoever
+//! looks takes them away first.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+/// The letters of base 32, small.
+const BASE_32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// A text as it is, and as it may be disguised. The first is as it is.
+#[must_use]
+pub fn disguised(text: &[u8]) -> Vec<Vec<u8>> {
+    let or_plain = |escape: fn(u8) -> String| {
+        move |byte: u8| if byte.is_ascii_alphanumeric() { char::from(byte).into() } else { escape(byte) }
+    };
+    let mut all = vec![text.to_vec()];
+    all.extend([&STANDARD, &URL_SAFE].into_iter().flat_map(|engine| base_64(text, engine)));
+    all.push(each(text, |byte| format!("{byte:02x}")));
+    all.push(each(text, |byte| format!("{byte:02X}")));
+    all.push(each(text, |byte| format!("%{byte:02x}")));
+    all.push(each(text, |byte| format!("%{byte:02X}")));
+    all.push(each(text, or_plain(|byte| format!("%{byte:02X}"))));
+    all.push(each(text, or_plain(|byte| format!("%{byte:02x}"))));
+    all.push(str::from_utf8(text).map(escaped).unwrap_or_default().into_bytes());
+    all.push(each(text, json));
+    all.push(each(text, |byte| if byte == b'/' { "\\/".into() } else { json(byte) }));
+    all.push(each(text, or_plain(|byte| format!("\\u{byte:04x}"))));
+    all.push(each(text, or_plain(|byte| format!("\\u{byte:04X}"))));
+    all.push(text.iter().rev().copied().collect());
+    let mut seen = std::collections::HashSet::new();
+    all.retain(|writing| !writing.is_empty() && seen.insert(writing.clone()));
+    all
+}
+
+/// The same for whoever looks at letters and digits only, without regard to case: what differs in signs is one writing there.
+pub(crate) fn known_bare(text: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = vec![text.to_vec(), text.iter().rev().copied().collect()];
+    all.push(each(text, |byte| format!("{byte:02x}")));
+    all.push(each(text, |byte| format!("u{byte:04x}")));
+    all.extend((0..3).map(|before| STANDARD.encode(behind(text, before)).into_bytes()));
+    all.extend((0..5).map(|before| base_32(&behind(text, before))));
+    all
+}
+
+/// A text as it stands in an address.
+#[must_use]
+pub fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+fn each(text: &[u8], write: impl Fn(u8) -> String) -> Vec<u8> {
+    text.iter().map(|byte| write(*byte)).collect::<String>().into_bytes()
+}
+
+/// A character as it stands in a string of JSON.
+fn json(byte: u8) -> String {
+    match byte {
+        b'"' | b'\\' => format!("\\{}", char::from(byte)),
+        other => char::from(other).to_string(),
+    }
+}
+
+/// Whatever stands before it: of three ways to begin (five in base 32), the middle of each is always the same.
+fn behind(text: &[u8], before: usize) -> Vec<u8> {
+    [vec![0; before], text.to_vec()].concat()
+}
+
+/// The letters that are the text's alone, whatever stands around it.
+fn base_64(text: &[u8], engine: &impl base64::Engine) -> Vec<Vec<u8>> {
+    let middle = |before: usize| {
+        let code = engine.encode(behind(text, before));
+        let (from, to) = ((before * 8).div_ceil(6), (before + text.len()) * 8 / 6);
+        code.as_bytes().get(from..to).map(<[u8]>::to_vec)
+    };
+    (0..3).filter_map(middle).collect()
+}
+
+/// Only whole letters.
+pub(crate) fn base_32(bytes: &[u8]) -> Vec<u8> {
+    let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect::<Vec<u8>>();
+    let letter = |five: &[u8]| five.iter().fold(0u8, |all, bit| all << 1 | bit);
+    bits.chunks_exact(5).filter_map(|five| BASE_32.get(usize::from(letter(five))).copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adv_c02_a_text_has_each_of_its_writings_once_and_itself_first() {
+        let all = disguised(b"k-/\"\\y");
+        assert_eq!(all[0], b"k-/\"\\y");
+        let has = |writing: &[u8]| all.iter().filter(|one| *one == writing).count();
+        let expected: [&[u8]; 10] = [
+            b"ay0vIlx5",
+            b"6b2d2f225c79",
+            b"6B2D2F225C79",
+            b"%6b%2d%2f%22%5c%79",
+            b"k%2D%2F%22%5Cy",
+            b"k-%2F%22%5Cy",
+            b"k-/\\\"\\\\y",
+            b"k-\\/\\\"\\\\y",
+            b"k\\u002d\\u002f\\u0022\\u005cy",
+            b"y\\\"/-k",
+        ];
+        for writing in expected {
+            assert_eq!(has(writing), 1, "{}", String::from_utf8_lossy(writing));
+        }
+        assert_eq!(base_32(b"fooba"), b"mzxw6ytb");
+        assert!(disguised(b"").is_empty());
+    }
+}

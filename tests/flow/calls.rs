@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use api::{
     AddSecretRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError, ConfirmTotpRequest,
     CreateKeyRequest, CreateRepoRequest, CreateUserRequest, CreateWorktreeRequest, Hidden, LedgerFilter,
-    LoginRequest, MintPassRequest, RemoveTotpRequest, RotateRequest, TryPolicyRequest, UpdateUserRequest,
-    WorktreeFilter,
+    LendSecretRequest, LoginRequest, MintPassRequest, RemoveTotpRequest, RotateRequest, TryPolicyRequest,
+    UpdateUserRequest, WorktreeFilter,
 };
 use tests::{Host, PASSWORD};
 
@@ -146,6 +146,11 @@ impl Stage<'_> {
     pub fn secret(&self) -> String {
         let body = AddSecretRequest { owner: Some("daemon".into()), ..self.new_secret() };
         self.owner().add_secret(&body).unwrap().name
+    }
+
+    /// A secret of the installation, for a run that listens.
+    pub fn loan(&self) -> LendSecretRequest {
+        listening(&self.secret())
     }
 
     /// A policy in force that touches nobody.
@@ -326,12 +331,31 @@ calls! { s, who;
     "secrets_list" => secrets(None, None);
     "secrets_add" => { let body = s.new_secret(); } add_secret(&body);
     "secrets_remove" => { let name = s.secret(); } remove_secret("daemon", &name);
+    "secrets_lend" => { let body = s.loan(); } lend_secret(&body);
     "secrets_rotate" => rotate_keys(&RotateRequest { resume: true, new_key_file: None });
     "ledger_search" => ledger(&LedgerFilter::default());
     "ledger_export" => export_ledger();
     "ledger_trust" => ledger_trust();
     "ledger_verify" => verify_ledger();
     "backup_create" => backup();
+}
+
+/// Asks for a secret, for a run that listens until the test is over.
+pub fn listening(name: &str) -> LendSecretRequest {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    static LINES: std::sync::Mutex<Vec<UnixListener>> = std::sync::Mutex::new(Vec::new());
+    let line = model::SecretId::random().to_string().split_once('_').unwrap().1.to_owned();
+    let address = SocketAddr::from_abstract_name(format!("{}{line}", api::LINE)).unwrap();
+    LINES.lock().unwrap().push(UnixListener::bind_addr(&address).unwrap());
+    LendSecretRequest {
+        name: name.to_owned(),
+        worktree: None,
+        hosts: vec!["api.example.org:443".into()],
+        run: format!("run_{}", "0".repeat(32)),
+        line,
+        seconds: Some(60),
+    }
 }
 
 /// What ends or changes the caller's own login: done by someone new.

@@ -62,6 +62,7 @@ POST   /api/v1/policies/try                       | admin       | 403     | 403 
 GET    /api/v1/secrets                            | runs:read   | 200     | 200     | 200     | 200
 POST   /api/v1/secrets                            | runs:manage | 201     | 201     | 201     | 201
 DELETE /api/v1/secrets/{owner}/{name}             | runs:manage | 204/404 | 204/403 | 204/204 | 204/204
+POST   /api/v1/secrets/lend                       | runs:write  | 403     | 200     | 200     | 200
 POST   /api/v1/secrets/rotation                   | admin       | 403     | 403     | 403     | 200
 GET    /api/v1/ledger                             | runs:manage | 403     | 200     | 200     | 200
 GET    /api/v1/ledger/export                      | admin       | 403     | 403     | 200     | 200
@@ -245,6 +246,12 @@ impl Scene<'_> {
             ("PUT", "/api/v1/worktrees/{worktree}/tier") => json!({"tier": "view"}),
             ("POST", "/api/v1/secrets") => {
                 serde_json::to_value(secret_request(&fresh("S").replace('-', "_"))).unwrap()
+            }
+            ("POST", "/api/v1/secrets/lend") => {
+                let name = fresh("S").replace('-', "_");
+                let new = AddSecretRequest { owner: Some("daemon".into()), ..secret_request(&name) };
+                self.host.owner().client.add_secret(&new).unwrap();
+                serde_json::to_value(crate::calls::listening(&name)).unwrap()
             }
             ("POST", "/api/v1/secrets/rotation") => json!({}),
             ("POST", "/api/v1/policies") => {

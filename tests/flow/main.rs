@@ -36,6 +36,7 @@ mod ledger_search;
 mod ledger_secrets;
 mod redact;
 mod secrets;
+mod secrets_lend;
 mod secrets_passphrase;
 mod secrets_postgres;
 mod secrets_rotation;

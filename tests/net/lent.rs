@@ -173,6 +173,37 @@ fn adv_c04_a_secret_with_a_line_end_is_not_lent() {
 }
 
 #[test]
+fn egr_13_a_secret_that_is_bound_to_paths_goes_to_these_only() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test"]);
+        let lent = ["--secret", "MY_KEY=site.test/v1/**"];
+        let script = "code() { curl -sS -o /dev/null -w '%{http_code}\\n' -H \"x-key: $MY_KEY\" \"$@\"; }
+            code --http1.1 https://site.test/v1/models
+            code --path-as-is https://site.test/v1/../v2
+            code --http1.1 https://site.test/v2/models
+            code --http2 https://site.test/v2/models
+            code \"https://site.test/v2?x=/v1/models\"
+            curl -sS -o /dev/null -w '%{http_code}\\n' -d \"key=$MY_KEY\" https://site.test/v2/form
+            curl -sS -o /dev/null -w '%{http_code}\\n' https://site.test/v2/without
+            curl -sS -o /dev/null -w '%{http_code}\\n' --http2 -d \"key=$MY_KEY\" https://site.test/v1/form";
+        let said = world.run_having(&[("MY_KEY", SECRET)], &lent, script);
+        let codes: Vec<&str> = said.out.lines().collect();
+        assert_eq!((codes[0], codes[6], codes[7]), ("200", "200", "200"), "{who:?} {codes:?} {}", said.err);
+        assert!(["400", "403"].contains(&codes[1]), "{codes:?}");
+        assert_eq!(codes[2..6], ["403"; 4], "{who:?} {}", said.err);
+        let asked = server.asked();
+        let asked: Vec<&str> = asked.iter().map(|line| line.split(' ').nth(1).unwrap()).collect();
+        assert_eq!(asked, ["/v1/models", "/v2/without", "/v1/form"], "{who:?}");
+        assert!(!world.entries("network.finding").is_empty(), "{}", said.err);
+        said.tells("bound to other hosts or paths");
+        let wrong = world.run_having(&[("MY_KEY", SECRET)], &["--secret", "MY_KEY=site.test/a/**/b"], "true");
+        assert_eq!(wrong.code, Some(125), "{}", wrong.err);
+        wrong.tells("cannot lend `MY_KEY` to `");
+    }
+}
+
+#[test]
 fn adv_c02_a_word_on_its_way_to_another_host_is_found_wherever_it_stands() {
     let rules =
         "[[rule]]\nhost = \"other.test\"\nmethods = [\"GET\", \"POST\", \"PUT\"]\npaths = [\"/**\"]\n";

@@ -24,4 +24,5 @@ mod small;
 mod sockets;
 mod two;
 mod two_attacks;
+mod vault;
 mod world;

@@ -188,6 +188,31 @@ s = TwoSocket(); s.text('x', mask=False); print(s.end())
 }
 
 #[test]
+fn egr_13_a_secret_that_is_bound_to_a_path_goes_on_websockets_of_that_path_only() {
+    let rules = "[[rule]]\nhost = \"site.test\"\npaths = [\"/chat\", \"/other\"]\nwebsocket = true\n";
+    let script = python_two(
+        r#"
+word = os.environ['MY_KEY']
+for make in (Socket, TwoSocket):
+    s = make(path='/chat'); s.text('key ' + word); print(s.message()[0])
+    s = make(path='/other'); s.text('nothing'); print(s.message()[1].decode())
+    s.text('key ' + word); print(s.end())
+"#,
+    );
+    for who in EVERYONE {
+        let world = World::with_rules(who, rules);
+        let server = Sockets::start(&world, &["site.test"]);
+        let options = ["--rules", "rules.toml", "--secret", "MY_KEY=site.test/chat"];
+        let said = world.run_having(&[("MY_KEY", SECRET)], &options, &script).ok();
+        assert_eq!(said.out, "1\nnothing\n1008\n".repeat(2), "{who:?} {}", said.err);
+        let with_it: Vec<String> =
+            server.texts().into_iter().filter(|text| text.starts_with("key")).collect();
+        assert_eq!(with_it, [format!("key {SECRET}"), format!("key {SECRET}")], "{who:?}");
+        assert!(!world.entries("network.finding").is_empty());
+    }
+}
+
+#[test]
 fn adv_c02_words_in_messages_to_another_host_end_the_websocket() {
     let script = python(
         r#"

@@ -107,11 +107,6 @@ impl World {
         let folder = tempfile::tempdir_in("/tmp").unwrap();
         let open = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
         open(folder.path());
-        for name in ["palisade", "palisade-egress"] {
-            let program = folder.path().join(name);
-            std::fs::copy(tests::program(name), &program).unwrap();
-            open(&program);
-        }
         let project = folder.path().join("home/project");
         std::fs::create_dir_all(&project).unwrap();
         if let Who::User(user) = who {
@@ -130,6 +125,7 @@ impl World {
             .spawn()
             .unwrap();
         let world = Self { holder, folder, who, issuer: Issuer::new(root, key) };
+        ["palisade", "palisade-egress"].into_iter().for_each(|name| world.install(name));
         world.await_holder();
         world.furnish(&certificate.pem());
         world
@@ -179,6 +175,13 @@ impl World {
         );
         let made = self.inside("sh").args(["-c", &script]).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    /// Puts another program of ours beside `palisade`.
+    pub fn install(&self, name: &str) {
+        let program = self.folder.path().join(name);
+        std::fs::copy(tests::program(name), &program).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     /// A program in this internet, as root.
@@ -304,7 +307,8 @@ impl World {
         command.arg("--ignore-environment").arg(format!("--chdir={}", self.project().display()));
         // Root's would be the whole machine's.
         let config = format!("XDG_CONFIG_HOME={}", self.home().join(".config").display());
-        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", &home, &config]);
+        let data = format!("XDG_DATA_HOME={}", self.home().join(".local/share").display());
+        command.args(["PATH=/usr/local/bin:/usr/bin:/bin", &home, &config, &data]);
         command.args(variables.iter().map(|(name, value)| format!("{name}={value}")));
         command.arg(program).args(arguments);
         command

@@ -46,6 +46,8 @@ fn bodies(repo: &str, n: usize, text: &str, line: &str) -> Vec<(String, Value)> 
     let post = |path: &str| format!("POST /api/v1/{path}");
     let user = |email: &str, name: &str, role: &str, password: &str| json!({ "email": email, "name": name, "role": role, "password": password });
     let address = format!("u{n}@example.org");
+    let (hex, run) = ("0".repeat(32), format!("run_{}", "0".repeat(32)));
+    let loan = |name: &str, host: &str, run: &str, line: &str| json!({ "name": name, "hosts": [host], "run": run, "line": line });
     vec![
         (
             post("worktrees"),
@@ -94,6 +96,14 @@ fn bodies(repo: &str, n: usize, text: &str, line: &str) -> Vec<(String, Value)> 
         (post("secrets"), json!({ "name": line, "value": "x" })),
         (post("secrets"), json!({ "name": format!("P_{n}"), "value": "x", "owner": line })),
         (post("secrets"), json!({ "name": format!("P_{n}"), "value": "x", "hosts": [line] })),
+        (post("secrets/lend"), loan(line, "api.example.org", &run, &hex)),
+        (post("secrets/lend"), loan("NONE", line, &run, &hex)),
+        (
+            post("secrets/lend"),
+            json!({ "name": "NONE", "worktree": line, "hosts": ["x.org"], "run": run, "line": hex }),
+        ),
+        (post("secrets/lend"), loan("NONE", "api.example.org", line, &hex)),
+        (post("secrets/lend"), loan("NONE", "api.example.org", &run, line)),
         (post("secrets/rotation"), json!({ "resume": true, "new_key_file": format!("/{line}") })),
         (post("auth/bootstrap"), json!({ "secret": line, "email": line, "name": short, "password": text })),
         (post("auth/refresh"), json!({ "refresh_token": text })),

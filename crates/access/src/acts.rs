@@ -399,7 +399,13 @@ acts! {
     }
     /// Lend a secret to one consumer, whichever of those with its name counts there.
     LeaseSecret = SECRET_LEASE on |a| a.worktree.map_or(Resource::User(a.user), Resource::Worktree),
-        detail |a| vec![("name", a.name.to_string()), ("consumer", a.consumer.clone())]; {
+        detail |a| {
+            let mut told = vec![("name", a.name.to_string()), ("consumer", a.consumer.clone())];
+            if !a.hosts.is_empty() {
+                told.push(("hosts", a.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")));
+            }
+            told
+        }; {
         /// For whom.
         user: UserId,
         /// Where, if anywhere.
@@ -408,6 +414,8 @@ acts! {
         name: SecretName,
         /// What is to have it.
         consumer: String,
+        /// Where it is to go, if that is known; it is lent only if it may go to all of them.
+        hosts: Vec<HostPattern>,
     }
     /// Give the installation a new master key and every secret a new data key.
     RotateKeys = SECRET_ROTATE on |_| Resource::Installation; {}

@@ -68,6 +68,46 @@ pub struct AddSecretRequest {
     pub replace: bool,
 }
 
+/// How the names of lines begin that runs listen on: sockets without a file, which are reached from the network namespace
+/// that they were made in and from nowhere else, so from no sandbox.
+pub const LINE: &str = "palisade.lend.";
+
+/// Lends a secret to a run of the user that the daemon runs as, on the same machine.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LendSecretRequest {
+    /// Its name; which of those with this name counts is as everywhere.
+    #[schema(min_length = 1, max_length = 128, pattern = r#"^[A-Za-z_][A-Za-z0-9_]*$"#)]
+    pub name: String,
+    /// The worktree in which it counts, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^wt_[0-9a-f]{32}$"#)]
+    pub worktree: Option<String>,
+    /// The hosts that the run will send it to, each by its name; it is lent only if it may go to all of them.
+    #[schema(min_items = 1, max_items = 32)]
+    pub hosts: Vec<String>,
+    /// The run that borrows it.
+    #[schema(pattern = r#"^run_[0-9a-f]{32}$"#)]
+    pub run: String,
+    /// Names the line that the run listens on: the value goes there and nowhere else, as four bytes that say how long it is,
+    /// the first one the highest, and then itself. As long as the line is open, it is lent.
+    #[schema(pattern = r#"^[0-9a-f]{32}$"#)]
+    pub line: String,
+    /// How long the run may last; a day at most, and a day unless told.
+    #[serde(default, deserialize_with = "crate::whole", skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 86400)]
+    pub seconds: Option<u32>,
+}
+
+/// What was lent; the value is not in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LentSecret {
+    /// user, worktree, daemon or environment.
+    pub source: String,
+    /// When that ends by itself; milliseconds since the epoch.
+    pub until: i64,
+}
+
 /// Goes on with a rotation of the keys, or begins one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

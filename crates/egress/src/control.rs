@@ -103,6 +103,7 @@ pub struct Used {
 }
 
 /// A value that is told to nobody but the proxy.
+#[derive(Default)]
 pub struct Value(Zeroizing<String>);
 
 impl Value {
@@ -138,7 +139,7 @@ impl<'de> Deserialize<'de> for Value {
 }
 
 /// A secret that is lent to a sandbox, which only gets a word that stands for it.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Loan {
     /// What the secret is called.
     pub name: String,
@@ -148,9 +149,15 @@ pub struct Loan {
     pub value: Value,
     /// Where it may go, and nowhere else: hosts and ports.
     pub hosts: Vec<(String, u16)>,
+    /// Hosts and ports where it may go with requests for some paths only.
+    #[serde(default)]
+    pub paths: Vec<Rule>,
     /// It stands for nothing, and is there to be seen when somebody takes it.
     #[serde(default)]
     pub is_decoy: bool,
+    /// It was taken back: it goes nowhere any more, and is known only so that no answer brings it in.
+    #[serde(default)]
+    pub is_over: bool,
     /// It signs requests of AWS clients, which the sandbox signed with the word.
     #[serde(default)]
     pub signs: bool,

@@ -222,9 +222,12 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     if let Some(renews) = login::renews(way, &request) {
         return login::renewed(way, client, &mut content, request, (wanted, allowed), renews).await;
     }
+    let path = wanted.path.clone().unwrap_or_default();
+    let towards = Towards { host: &way.host, port: way.port, path: &path, is_private: way.tls.is_some() };
+    let asked = Guard { lent: &lent, towards, once: way.once, most: None };
     let used = tokio::select! {
         biased;
-        () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
+        () = tightened(way, &mut turns, &request, &act, asked) => return Err(Trouble::Tightened),
         used = login::ready(way, &lent, &request) => used,
     };
     let used = match used {
@@ -246,13 +249,12 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     {
         return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
     }
-    let towards = Towards { host: &way.host, port: way.port, is_private: way.tls.is_some() };
     let limit = Limit::of(way, &request, answer);
     let guard = Guard { lent: &lent, towards, once: way.once, most: limit.bytes };
     limit.ask(&mut filled);
     let found = tokio::select! {
         biased;
-        () = tightened(way, &mut turns, &request, &act) => return Err(Trouble::Tightened),
+        () = tightened(way, &mut turns, &request, &act, guard) => return Err(Trouble::Tightened),
         found = fill(guard, client, &mut content, &mut filled, &way.house.contents) => found?,
     };
     if let Err(astray) = found {
@@ -283,7 +285,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
             carry::exchange(client, &mut content, &mut server.speaks, &filled, &mut counted, guard);
         let ended = tokio::select! {
             biased;
-            () = tightened(way, &mut turns, &request, &act) => Err(Trouble::Tightened),
+            () = tightened(way, &mut turns, &request, &act, guard) => Err(Trouble::Tightened),
             () = limit.late() => Err(Trouble::Refused(limit.why())),
             ended = exchange => ended,
         };

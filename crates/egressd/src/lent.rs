@@ -5,6 +5,7 @@
 //! Invariants: a secret goes to a host that it is bound to and to no other; a word in disguise (in base 64 or 16, escaped,
 //! backwards, cut into pieces) is found and never put in; an answer has as many bytes as it had.
 
+mod bound;
 mod hide;
 mod login;
 mod sign;
@@ -21,9 +22,10 @@ use egress::control::Loan;
 use egress::decoys::{Decoys, Scan};
 use egress::http1::{Request, Resource};
 use egress::writings::{disguised, escaped};
-use rules::Host;
+use rules::Rules;
 use zeroize::Zeroizing;
 
+pub(crate) use self::bound::Towards;
 use crate::escapes::{self, unescaped};
 pub(crate) use hide::Hide;
 
@@ -43,7 +45,7 @@ impl Astray {
     pub(crate) fn why(&self) -> String {
         let Self { name, place } = self;
         format!(
-            "the {place} carries what stands for the secret `{name}`, which is bound to other hosts or must be sent plainly"
+            "the {place} carries what stands for the secret `{name}`, which is bound to other hosts or paths, was taken back, or must be sent plainly"
         )
     }
 }
@@ -51,6 +53,8 @@ impl Astray {
 /// All secrets that are lent to one sandbox.
 pub(crate) struct Lent {
     loans: Vec<Loan>,
+    /// For each loan: which paths of which hosts it is bound to, besides hosts with all their paths.
+    paths: Vec<Rules>,
     words: Finder,
     values: Finder,
     /// The last decoy that was on its way out, until that is told.
@@ -134,15 +138,6 @@ fn json_text(text: &str) -> Vec<u8> {
     text.get(1..text.len() - 1).unwrap_or_default().as_bytes().to_vec()
 }
 
-/// Where requests of a connection go.
-#[derive(Clone, Copy)]
-pub(crate) struct Towards<'a> {
-    pub(crate) host: &'a Host,
-    pub(crate) port: u16,
-    /// Whether nobody on the way can read it.
-    pub(crate) is_private: bool,
-}
-
 impl Lent {
     pub(crate) fn new(loans: Vec<Loan>) -> Self {
         let words = Finder::new(loans.iter().map(|loan| loan.word.as_bytes()));
@@ -151,25 +146,13 @@ impl Lent {
         let values = Finder::new(real);
         let decoys = loans.iter().filter(|loan| loan.is_decoy);
         let decoys = Decoys::new(decoys.map(|loan| (loan.name.as_str(), loan.word.as_str())));
-        Self { loans, words, values, stolen: Mutex::default(), decoys }
-    }
-
-    /// Whether anything that is lent may go there, and may so come back from there.
-    pub(crate) fn concerns(&self, towards: Towards<'_>) -> bool {
-        (0..self.loans.len()).any(|whose| self.may_go(whose, towards))
+        let paths = bound::paths(&loans);
+        Self { loans, paths, words, values, stolen: Mutex::default(), decoys }
     }
 
     /// Whether nothing is lent.
     pub(crate) fn is_empty(&self) -> bool {
         self.loans.is_empty()
-    }
-
-    fn may_go(&self, whose: usize, towards: Towards<'_>) -> bool {
-        let goes = |loan: &Loan| {
-            let host = towards.host.to_string();
-            loan.hosts.iter().any(|(bound, port)| *bound == host && *port == towards.port)
-        };
-        towards.is_private && self.loans.get(whose).is_some_and(goes)
     }
 
     fn astray(&self, whose: usize, place: &'static str) -> Astray {
@@ -400,6 +383,7 @@ mod escaped;
 mod tests {
     use super::*;
     use egress::control::Value;
+    use rules::Host;
 
     pub(super) const WORD: &str = "sk-ant-api03-WORDwordWORDword0123456789";
     pub(super) const SECRET: &str = "sk-ant-api03-Secret/secret+SECRET~0987654";
@@ -411,9 +395,8 @@ mod tests {
             word: WORD.into(),
             value: Value::new(SECRET.into()),
             hosts,
-            is_decoy: false,
-            signs: false,
             in_content: true,
+            ..Loan::default()
         }])
     }
 
@@ -424,7 +407,7 @@ mod tests {
     pub(super) fn filled(request: &str, to: &str, is_private: bool) -> Result<(bool, String), Astray> {
         let mut request = Request::parse(request.as_bytes()).unwrap();
         let host = host(to);
-        let filled = lent().fill(&mut request, Towards { host: &host, port: 443, is_private })?;
+        let filled = lent().fill(&mut request, Towards { host: &host, port: 443, path: "/", is_private })?;
         let mut out = Vec::new();
         request.write(&mut out);
         Ok((filled, String::from_utf8(out).unwrap()))
@@ -520,18 +503,11 @@ mod tests {
     fn egr_13_content_is_filled_as_its_kind_is_written() {
         let value = Value::new("se\"cret-value-with-quote".into());
         let hosts = vec![("api.test".to_owned(), 443)];
-        let loan = Loan {
-            name: "KEY".into(),
-            word: WORD.into(),
-            value,
-            hosts,
-            is_decoy: false,
-            signs: false,
-            in_content: true,
-        };
+        let loan =
+            Loan { name: "KEY".into(), word: WORD.into(), value, hosts, in_content: true, ..Loan::default() };
         let lent = Lent::new(vec![loan]);
         let host = host("api.test");
-        let towards = Towards { host: &host, port: 443, is_private: true };
+        let towards = Towards { host: &host, port: 443, path: "/", is_private: true };
         let json = format!("{{\"key\":\"{WORD}\"}}");
         let filled = lent.fill_content(json.as_bytes(), true, towards).unwrap().unwrap();
         let parsed: serde_json::Value = serde_json::from_slice(&filled).unwrap();

@@ -34,6 +34,9 @@ pub(crate) enum Failure {
     /// A sandbox could not be made, or its command not be started; with the exit code that says which.
     #[error("{0}")]
     Sandbox(String, u8),
+    /// A secret could not be had from the daemon's vault: in words for this secret, and what it came from.
+    #[error("{0}")]
+    Vault(String, Box<Failure>),
     /// Something that every sandbox needs is missing on this machine.
     #[error("{0}")]
     Unfit(String, serde_json::Value, String),
@@ -70,6 +73,7 @@ impl Failure {
             Self::File { .. } => "file".into(),
             Self::Program(_) => "program".into(),
             Self::Sandbox(..) => "sandbox".into(),
+            Self::Vault(_, from) => from.code(),
             Self::Layer(_) => "layer".into(),
             Self::Unfit(..) => "unfit".into(),
             Self::Tampered(..) => "tampered".into(),
@@ -82,7 +86,8 @@ impl Failure {
         match self {
             Self::Usage(_) | Self::NoTerminal(..) | Self::Unverifiable(..) => 2,
             Self::Sandbox(_, code) => *code,
-            Self::Client(_)
+            Self::Vault(..)
+            | Self::Client(_)
             | Self::NotFound(_)
             | Self::SignedOut
             | Self::File { .. }
@@ -105,6 +110,7 @@ impl Failure {
     pub(crate) fn request(&self) -> Option<&str> {
         match self {
             Self::Client(ClientError::Problem(problem)) => Some(&problem.request_id),
+            Self::Vault(_, from) => from.request(),
             _ => None,
         }
     }

@@ -16,22 +16,26 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::session::Session;
+
 fn main() -> ExitCode {
     output::guard_panics();
     if std::env::args_os().nth(1).is_some_and(|word| word == sandbox::probe::ARGUMENT) {
         return commands::doctor::answer();
     }
     // The launcher's way is short: `run` is understood without building every other command.
-    if let Some(cli::RunOnly { config, json, args }) = cli::RunOnly::parse_quickly() {
-        return commands::run::run(config.as_deref(), json, args);
+    if let Some(cli::RunOnly { config, url, ca, insecure_http, totp, json, args }) =
+        cli::RunOnly::parse_quickly()
+    {
+        return commands::run::run(&Session::new(config, url, ca, insecure_http, totp), json, args);
     }
     let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     match cli::Cli::try_parse() {
-        Ok(cli::Cli { config, json, command: cli::Command::Run(args), .. }) => {
-            commands::run::run(config.as_deref(), json, *args)
+        Ok(cli::Cli { config, url, ca, insecure_http, totp, json, command: cli::Command::Run(args) }) => {
+            commands::run::run(&Session::new(config, url, ca, insecure_http, totp), json, *args)
         }
-        Ok(cli::Cli { config, json, command: cli::Command::Shell(args), .. }) => {
-            commands::live::shell(config.as_deref(), json, args)
+        Ok(cli::Cli { config, url, ca, insecure_http, totp, json, command: cli::Command::Shell(args) }) => {
+            commands::live::shell(&Session::new(config, url, ca, insecure_http, totp), json, args)
         }
         Ok(cli::Cli { json, command: cli::Command::Redact(args), .. }) => commands::redact::run(json, &args),
         Ok(cli) => {

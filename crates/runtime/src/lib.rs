@@ -41,7 +41,7 @@ pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
-pub use secret::{Lent, Masking, NewSecret, SecretView, Whose};
+pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
 pub use trees::{BadOrigin, Origin};

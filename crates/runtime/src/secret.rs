@@ -61,6 +61,17 @@ pub struct SecretView {
     pub about: Option<SecretRow>,
 }
 
+/// What somebody wants to be lent.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// Its name.
+    pub name: SecretName,
+    /// The worktree in which it counts, if any.
+    pub worktree: Option<WorktreeId>,
+    /// Where it is to go, if that is known: one that may not go to all of these is not lent.
+    pub hosts: Vec<HostPattern>,
+}
+
 /// A secret that was lent. The value stays where it is.
 #[derive(Debug)]
 pub struct Lent {
@@ -185,13 +196,13 @@ impl Runtime {
     pub async fn lease_secret(
         self: &Arc<Self>,
         who: &Principal,
-        name: SecretName,
-        worktree: Option<WorktreeId>,
+        wish: Wish,
         consumer: &str,
         timeout: Millis,
     ) -> Result<Lent, ActError> {
         let this = Arc::clone(self);
-        let act = LeaseSecret { user: who.user(), worktree, name, consumer: consumer.to_owned() };
+        let Wish { name, worktree, hosts } = wish;
+        let act = LeaseSecret { user: who.user(), worktree, name, consumer: consumer.to_owned(), hosts };
         let (borrower, resource) = (who.clone(), act.resource());
         let before = self.gate.epoch().now();
         let effect = async move |store: Arc<Store>, permit: Permit<LeaseSecret>| {
@@ -199,7 +210,7 @@ impl Runtime {
             let _sealing = this.sealing.read().await;
             let (mut secret, mut expires) = (None, None);
             let found = match store.lease_secret(permit).await {
-                Err(error @ StoreError::Expired { owner, .. }) => {
+                Err(error @ (StoreError::Expired { owner, .. } | StoreError::Bound { owner, .. })) => {
                     return Err(this.told(&borrower, owner, error).await);
                 }
                 found => found?,
@@ -257,7 +268,7 @@ impl Runtime {
         if self.gate.epoch().now() != before
             && !matches!(self.gate.still_allows(who, LeaseSecret::ACTION, resource).await, Ok(true))
         {
-            self.forget(|leases| leases.end(lent.lease, consumer).into_iter().collect());
+            self.end_lease(lent.lease, consumer);
             return Err(StoreError::Missing("secret").into());
         }
         Ok(lent)
@@ -281,6 +292,11 @@ impl Runtime {
         look: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, LeaseError> {
         self.leases.with(lease, consumer, self.clock.steady(), look)
+    }
+
+    /// Ends one lease, because its consumer does not need it any more.
+    pub fn end_lease(&self, lease: LeaseId, consumer: &str) {
+        self.forget(|leases| leases.end(lease, consumer).into_iter().collect());
     }
 
     /// Ends everything that was lent to a consumer, because it is over; says how many that were.

@@ -159,6 +159,7 @@ impl From<StoreError> for Problem {
             | StoreError::Full(..)
             | StoreError::Unusable(_)
             | StoreError::Expired { .. }
+            | StoreError::Bound { .. }
             | StoreError::Archived(_) => Self::conflict(error.to_string()),
             StoreError::Missing(_) => Self::not_found(),
             StoreError::Dangling(_) => Self::unprocessable(error.to_string()),

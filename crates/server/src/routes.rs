@@ -101,6 +101,7 @@ routes! {
     GET "/api/v1/secrets" Action("secret.list");
     POST "/api/v1/secrets" Action("secret.add");
     DELETE "/api/v1/secrets/{owner}/{name}" Action("secret.remove");
+    POST "/api/v1/secrets/lend" Action("secret.lease");
     POST "/api/v1/secrets/rotation" Action("secret.rotate");
 
     GET "/api/v1/ledger" Action("ledger.read");

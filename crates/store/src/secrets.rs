@@ -4,7 +4,7 @@
 //! lending and rotating do, and take permits of their own.
 
 use access::{AddSecret, LeaseSecret, ListSecrets, Permit, RemoveSecret, RotateKeys};
-use model::{HostPattern, Millis, SecretId, SecretName, SecretOwner, UserId};
+use model::{HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, UserId};
 
 use crate::engine::{EngineError, Row, Tx};
 use crate::store::{odd, parsed, taken};
@@ -58,6 +58,11 @@ pub struct Carried {
     pub done: u64,
     /// Values that are still sealed under an earlier epoch.
     pub left: u64,
+}
+
+/// Whether what is bound to these hosts may go to this one; what is bound to none may go to any.
+fn may_go(bound: &[HostPattern], host: &HostPattern) -> bool {
+    bound.is_empty() || bound.iter().any(|one| one.covers(host))
 }
 
 const REMOVE: &str = "DELETE FROM secrets WHERE owner = $1 AND name = $2 RETURNING id";
@@ -159,6 +164,10 @@ impl Store {
         let now = self.clock.now();
         if found.about.expires.is_some_and(|expires| expires <= now) {
             return Err(StoreError::Expired { name: act.name, owner: found.about.owner });
+        }
+        if let Some(host) = act.hosts.into_iter().find(|host| !may_go(&found.about.hosts, host)) {
+            let bound = found.about.hosts.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ");
+            return Err(StoreError::Bound { name: act.name, owner: found.about.owner, bound, host });
         }
         let sql = "UPDATE secrets SET used_at = $2 WHERE id = $1";
         tx.exec(sql, &[found.about.id.to_string().into(), now.into()]).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use access::Unavailable;
-use model::{Clock, EventKind, EventSeq, SecretName, SecretOwner, UserId, WorktreeId};
+use model::{Clock, EventKind, EventSeq, HostPattern, SecretName, SecretOwner, UserId, WorktreeId};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
@@ -55,6 +55,18 @@ pub enum StoreError {
         name: SecretName,
         /// Whose it is.
         owner: SecretOwner,
+    },
+    /// A secret that is there and may not go where it is wanted.
+    #[error("the secret `{name}` of {owner} is bound to {bound}, so it is not lent for `{host}`")]
+    Bound {
+        /// Its name.
+        name: SecretName,
+        /// Whose it is.
+        owner: SecretOwner,
+        /// Where it may go.
+        bound: String,
+        /// Where it was to go.
+        host: HostPattern,
     },
     /// It was finished before.
     #[error("the {0} is archived")]

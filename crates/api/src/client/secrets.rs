@@ -21,6 +21,11 @@ impl Client {
         self.call("DELETE", &format!("/api/v1/secrets/{}/{}", part(owner), part(name)), NOTHING)
     }
 
+    /// Has a secret sent to a run, on the line that the run listens on.
+    pub fn lend_secret(&self, body: &LendSecretRequest) -> Called<LentSecret> {
+        self.call("POST", "/api/v1/secrets/lend", Some(body))
+    }
+
     /// Does one step of a rotation of the keys.
     pub fn rotate_keys(&self, body: &RotateRequest) -> Called<RotationStep> {
         self.call("POST", "/api/v1/secrets/rotation", Some(body))

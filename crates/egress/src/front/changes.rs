@@ -69,6 +69,16 @@ impl Front {
         Ok(())
     }
 
+    /// Takes back what was lent under a name: it goes nowhere any more, and what is open to its hosts is closed. True if
+    /// it was lent until now.
+    pub fn take_back(&mut self, name: &str) -> bool {
+        let lent = |loan: &&mut Loan| loan.name == name && !loan.is_decoy && !loan.is_over;
+        let Some(loan) = self.loans.iter_mut().find(lent) else { return false };
+        loan.is_over = true;
+        self.lend_again();
+        true
+    }
+
     /// Lets nothing out any more, nor in: no rules are left, and what is open is closed.
     pub fn cut(&mut self) {
         self.is_cut = true;

@@ -25,15 +25,7 @@ impl Front {
         (login.turn, login.renew_at, login.ends_at) = (login.turn + 1, renew_at, ends_at);
         let past = std::mem::replace(&mut loan.value, token);
         // Nothing stands for it any more, and it goes nowhere; it may still be good, and come back.
-        let past = Loan {
-            name: loan.name.clone(),
-            word: String::new(),
-            value: past,
-            hosts: Vec::new(),
-            is_decoy: false,
-            signs: false,
-            in_content: false,
-        };
+        let past = Loan { name: loan.name.clone(), value: past, ..Loan::default() };
         let is_past = |loan: &Loan| loan.name == name && loan.word.is_empty();
         if self.loans.iter().filter(|loan| is_past(loan)).count() >= MOST_PAST
             && let Some(first) = self.loans.iter().position(is_past)
@@ -63,7 +55,7 @@ impl Front {
     }
 
     /// Tells the proxy everything that is lent; it holds with the rules, which are the same as before.
-    fn lend_again(&mut self) {
+    pub(super) fn lend_again(&mut self) {
         self.generation += 1;
         let Some(proxy) = &self.proxy else { return };
         let said = self

@@ -7,6 +7,7 @@ use rules::{Answer, Decision, Host, git};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::carry::Guard;
 use super::client::Client;
 use super::content::Content;
 use super::{HEAD, Refusal, Trouble, Way};
@@ -109,14 +110,21 @@ fn decide(
     }
 }
 
-/// Comes back when the rules no longer allow this request. They may have changed before it is asked.
+/// Comes back when the rules no longer allow this request, or a secret was taken back that it may carry. They may have
+/// changed before it is asked.
 pub(super) async fn tightened(
     way: &Way,
     turns: &mut watch::Receiver<u64>,
     request: &Request,
     act: &Option<git::Act>,
+    guard: Guard<'_>,
 ) {
-    while decide(way, &way.house.rules(), request, act.clone()).is_ok() && turns.changed().await.is_ok() {}
+    let is_lent = || {
+        let now = way.house.lent();
+        std::ptr::eq(guard.lent, &*now) || !now.took_back(guard.lent, guard.towards)
+    };
+    let holds = || decide(way, &way.house.rules(), request, act.clone()).is_ok() && is_lent();
+    while holds() && turns.changed().await.is_ok() {}
 }
 
 /// The refs that a push is for, from the beginning of its content, which stays to be sent.
@@ -145,10 +153,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use egress::control::Loan;
     use rules::Rule;
 
     use super::*;
     use crate::house::House;
+    use crate::lent::{Lent, Towards};
 
     fn rule(paths: &str) -> Rule {
         serde_json::from_str(&format!(r#"{{"host": "site.test", "paths": ["{paths}"]}}"#)).unwrap()
@@ -172,9 +182,26 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let wait = Duration::from_millis(200);
-            let (a, b) = (get("/a/x"), get("/b/x"));
-            timeout(wait, tightened(&way, &mut first, &a, &None)).await.expect("it is forbidden now");
-            timeout(wait, tightened(&way, &mut second, &b, &None)).await.expect_err("it is still allowed");
+            let (a, b, lent) = (get("/a/x"), get("/b/x"), house.lent());
+            let towards = Towards { host: &way.host, port: 443, path: "/", is_private: true };
+            let guard = Guard { lent: &lent, towards, once: false, most: None };
+            timeout(wait, tightened(&way, &mut first, &a, &None, guard)).await.expect("it is forbidden now");
+            timeout(wait, tightened(&way, &mut second, &b, &None, guard))
+                .await
+                .expect_err("it is still allowed");
+            // What was lent to this host is taken back; to another host, or with another value, nothing is to be ended.
+            for (host, is_over) in [("other.test", true), ("site.test", false), ("site.test", true)] {
+                let loan = |is_over| {
+                    let word = "a-word-that-stands-for-it".to_owned();
+                    Loan { word, hosts: vec![(host.to_owned(), 443)], is_over, ..Loan::default() }
+                };
+                let lent = Lent::new(vec![loan(false)]);
+                house.lend(vec![loan(is_over)]);
+                let is_over = is_over && host == "site.test";
+                let guard = Guard { lent: &lent, ..guard };
+                let ended = timeout(wait, tightened(&way, &mut second, &b, &None, guard)).await;
+                assert_eq!(ended.is_ok(), is_over, "{host}");
+            }
         });
     }
 }

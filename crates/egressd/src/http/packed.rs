@@ -317,10 +317,8 @@ mod tests {
             name: "KEY".into(),
             word: WORD.into(),
             value: egress::control::Value::new("sk-ant-api03-Secret".into()),
-            hosts: Vec::new(),
-            is_decoy: false,
-            signs: false,
             in_content: true,
+            ..egress::control::Loan::default()
         };
         let lent = crate::lent::Lent::new(vec![loan]);
         let looked = |data: &[u8], step: usize| {

@@ -27,17 +27,9 @@ fn adv_c02_a_word_of_which_any_character_is_escaped_is_found() {
 #[test]
 fn adv_c03_what_a_model_reads_has_neither_the_secret_nor_the_word() {
     let (value, hosts) = (Value::new(SECRET.into()), vec![("api.test".to_owned(), 443)]);
-    let loan = Loan {
-        name: "KEY".into(),
-        word: WORD.into(),
-        value,
-        hosts,
-        is_decoy: false,
-        signs: false,
-        in_content: false,
-    };
+    let loan = Loan { name: "KEY".into(), word: WORD.into(), value, hosts, ..Loan::default() };
     let (lent, host) = (Lent::new(vec![loan]), host("api.test"));
-    let towards = Towards { host: &host, port: 443, is_private: true };
+    let towards = Towards { host: &host, port: 443, path: "/", is_private: true };
     let said = format!("{{\"said\":\"my key is {WORD}.\"}}");
     let filled = lent.fill_content(said.as_bytes(), true, towards).unwrap().unwrap();
     let stars = "*".repeat(WORD.len());

@@ -84,16 +84,14 @@ mod tests {
             word: word.into(),
             value: Value::new(SECRET.into()),
             hosts: vec![(bound.to_owned(), 443)],
-            is_decoy: false,
-            signs: false,
-            in_content: false,
+            ..Loan::default()
         };
         Lent::new(vec![loan("KEY", WORD, "api.test"), loan("OTHER", OTHER, "other.test")])
     }
 
     fn passed(lent: &Lent, pieces: &[&[u8]]) -> Result<String, Astray> {
         let host = host("api.test");
-        let mut hide = lent.hide(Towards { host: &host, port: 443, is_private: true });
+        let mut hide = lent.hide(Towards { host: &host, port: 443, path: "/", is_private: true });
         let mut out = Vec::new();
         for piece in pieces {
             out.extend_from_slice(&hide.pass(piece, false)?);

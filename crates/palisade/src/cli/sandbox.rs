@@ -11,6 +11,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) struct RunOnly {
     #[arg(long, env = "PALISADE_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
+    #[arg(long, env = "PALISADE_URL", hide_env_values = true)]
+    pub(crate) url: Option<String>,
+    #[arg(long, env = "PALISADE_CA", hide_env_values = true)]
+    pub(crate) ca: Option<PathBuf>,
+    #[arg(long, env = "PALISADE_INSECURE_HTTP", hide_env_values = true, value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) insecure_http: bool,
+    #[arg(long)]
+    pub(crate) totp: Option<String>,
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -61,8 +69,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,
     /// Lend it the secret in this variable: inside stands a word for it, and the secret itself goes to its host only
-    #[arg(long, value_name = "NAME[=HOST[:PORT]]")]
+    ///
+    /// `HOST:PORT` names another port than 443. With a path it goes only with requests for what that covers, as in rules
+    /// (`/v1/**`).
+    /// If the variable is not set, the secret of this name in the vault of your daemon is lent. `env:NAME` is never looked for
+    /// there, `vault:NAME` nowhere else.
+    #[arg(long, value_name = "NAME[=HOST[/PATH]]")]
     pub(crate) secret: Vec<String>,
+    /// Where secrets of the vault count: in this worktree of the daemon, by id or name
+    #[arg(long, value_name = "WORKTREE")]
+    pub(crate) secret_worktree: Option<String>,
     /// Put a decoy into this variable, shaped like a real key: whoever sends it anywhere is stopped, and you are told
     #[arg(long, value_name = "NAME")]
     pub(crate) decoy: Vec<String>,

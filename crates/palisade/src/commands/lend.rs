@@ -1,14 +1,20 @@
 //! Secrets for one run: the command gets words that stand for them, and the proxy puts them in.
 //!
-//! Flow: what was typed, or what is known of the command -> values from the caller's environment -> words of the same shape
-//! -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a host to go to is not lent.
+//! Flow: what was typed, or what is known of the command -> values from the caller's environment, or lent by the daemon from
+//! its vault -> words of the same shape -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a
+//! host to go to is not lent.
+
+mod vault;
 
 use std::ffi::OsStr;
 
 use egress::control::{Loan, Value};
 use rules::Rule;
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
+use self::vault::Borrowed;
+pub(super) use self::vault::{Lines, Vault};
 use super::login;
 use crate::failure::Failure;
 
@@ -20,6 +26,8 @@ const AGENTS: [&str; 3] = [
 ];
 /// The variable whose secret is never sent, and signs instead.
 const SIGNING: &str = "AWS_SECRET_ACCESS_KEY";
+/// What is said of a secret that has no host; in words that are not taken for a secret with its value.
+const NOWHERE: &str = "nothing says where it goes; say it behind the name, as `NAME=HOST[:PORT]`";
 /// The least that has to be guessed of a word.
 const LEAST_RANDOM: usize = 20;
 /// How values of known services begin; longer ones first. What does not begin so keeps nothing of its own.
@@ -62,6 +70,15 @@ pub(super) struct Agent {
 struct Bound {
     name: String,
     hosts: Vec<String>,
+    /// Patterns of paths, if it goes to some only.
+    #[serde(default)]
+    paths: Vec<String>,
+}
+
+impl Bound {
+    fn places(&self) -> Places {
+        self.hosts.iter().map(|host| (host.clone(), 443)).collect()
+    }
 }
 
 impl Agent {
@@ -95,92 +112,218 @@ pub(super) fn known(command: &OsStr) -> Result<Option<Agent>, Failure> {
     Ok(agents()?.into_iter().find(|agent| name == agent.command))
 }
 
+/// Where a value is to come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// The caller's environment; if it is not there, the daemon's vault.
+    Anywhere,
+    Environment,
+    Vault,
+}
+
+/// What was typed: `[env:|vault:]NAME[=HOST[:PORT][/PATH]]`.
+#[derive(Clone, Copy, Debug)]
+struct Typed<'a> {
+    from: From,
+    name: &'a str,
+    host: Option<&'a str>,
+}
+
+impl<'a> Typed<'a> {
+    fn of(text: &'a str) -> Self {
+        let (text, host) = text.split_once('=').map_or((text, None), |(text, host)| (text, Some(host)));
+        let (from, name) = match (text.strip_prefix("env:"), text.strip_prefix("vault:")) {
+            (Some(name), _) => (From::Environment, name),
+            (_, Some(name)) => (From::Vault, name),
+            (None, None) => (From::Anywhere, text),
+        };
+        Self { from, name, host }
+    }
+}
+
+/// Hosts and ports that a secret may go to.
+type Places = Vec<(String, u16)>;
+
+fn wrong(name: &str, why: &str) -> Failure {
+    Failure::Sandbox(format!("cannot lend `{name}`, because {why}"), 125)
+}
+
+/// The value that a variable of the caller has.
+fn set_here(name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(Zeroizing::new(value)).filter(|value| !value.is_empty())),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(wrong(name, "its value is no text")),
+    }
+}
+
+/// Where what is known of agents sends a secret, and the presets that go with it.
+fn known_places(name: &str) -> Result<Option<(Bound, Vec<String>)>, Failure> {
+    let found = agents()?.into_iter().find_map(|agent| {
+        let bound = agent.secrets.iter().find(|bound| bound.name == name)?.clone();
+        Some((bound, agent.presets))
+    });
+    Ok(found)
+}
+
 /// What is lent, and the rules that let it go where it is bound to.
 #[derive(Debug, Default)]
 pub(super) struct Lending {
     pub(super) loans: Vec<Loan>,
     pub(super) rules: Vec<Rule>,
     pub(super) presets: Vec<String>,
+    /// What the daemon lends for as long as it holds these.
+    pub(super) lines: Lines,
 }
 
 impl Lending {
-    /// `typed` are `NAME` or `NAME=HOST[:PORT]`; `agent` is what is known of the command, whose secrets are lent if they are
-    /// there.
-    pub(super) fn of(typed: &[String], agent: Option<&Agent>) -> Result<Self, Failure> {
+    /// `typed` are `[env:|vault:]NAME[=HOST[:PORT][/PATH]]`; `agent` is what is known of the command, whose secrets are lent if they
+    /// are there.
+    pub(super) fn of(typed: &[String], agent: Option<&Agent>, vault: &Vault<'_>) -> Result<Self, Failure> {
         let mut lending = Self::default();
         for text in typed {
-            lending.typed(text)?;
+            lending.typed(Typed::of(text), vault)?;
         }
-        let known = agent.into_iter().flat_map(|agent| &agent.secrets);
-        for bound in
-            known.filter(|bound| std::env::var_os(&bound.name).is_some_and(|value| !value.is_empty()))
-        {
-            if !lending.loans.iter().any(|loan| loan.name == bound.name) {
-                lending.lend(&bound.name, bound.hosts.iter().map(|host| (host.clone(), 443)).collect())?;
+        for bound in agent.into_iter().flat_map(|agent| &agent.secrets) {
+            if lending.loans.iter().any(|loan| loan.name == bound.name) {
+                continue;
+            }
+            match set_here(&bound.name)? {
+                Some(value) => lending.lend(&bound.name, value, bound.places(), &bound.paths)?,
+                None => lending.offered(bound, vault),
             }
         }
         Ok(lending)
     }
 
-    fn typed(&mut self, text: &str) -> Result<(), Failure> {
-        let wrong = |text: String| Failure::Sandbox(text, 125);
-        if let Some((name, host)) = text.split_once('=') {
-            let rule = rules::Rules::allowing(host)
-                .map_err(|what| wrong(format!("cannot lend `{name}` to `{host}`, because {what}")))?;
-            if rule.host.contains('*') {
-                return Err(wrong(format!(
-                    "cannot lend `{name}` to `{host}`, because a secret goes to one host; name it without `*`"
-                )));
-            }
-            let hosts = rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect();
-            let label = Some(format!("lent for {name}"));
-            self.rules.push(Rule { access: Some(rules::Access::Inspect), label, ..rule });
-            return self.lend(name, hosts);
+    /// What nobody typed, if the vault has it for these hosts. Without it the command is run all the same.
+    fn offered(&mut self, bound: &Bound, vault: &Vault<'_>) {
+        let lent = vault.offers(&bound.name, bound.places()).and_then(|places| {
+            let Some(places) = places else { return Ok(()) };
+            let borrowed = vault.borrow(&bound.name, &places)?;
+            self.borrowed(&bound.name, borrowed, places, &bound.paths)
+        });
+        if let Err(failure) = lent {
+            crate::output::tell(&failure.to_string());
         }
-        for agent in agents()? {
-            if let Some(bound) = agent.secrets.iter().find(|bound| bound.name == text) {
-                let hosts = bound.hosts.iter().map(|host| (host.clone(), 443)).collect();
-                self.presets.extend(agent.presets);
-                return self.lend(text, hosts);
-            }
-        }
-        Err(wrong(format!(
-            "cannot lend `{text}`, because nothing says where it goes; try `--secret {text}=HOST[:PORT]`"
-        )))
     }
 
-    fn lend(&mut self, name: &str, hosts: Vec<(String, u16)>) -> Result<(), Failure> {
-        let wrong = |text: &str| Failure::Sandbox(format!("cannot lend `{name}`, because {text}"), 125);
-        let value = match std::env::var(name) {
-            Ok(value) if !value.is_empty() => value,
-            Ok(_) | Err(std::env::VarError::NotPresent) => {
-                return Err(wrong("it is not set here; set it, and run this again"));
-            }
-            Err(std::env::VarError::NotUnicode(_)) => return Err(wrong("its value is no text")),
-        };
-        if value.len() < 8 || value.chars().any(char::is_control) {
-            return Err(wrong(
-                "its value is too short, or has a line end or another control character in it",
-            ));
+    fn typed(&mut self, Typed { from, name, host }: Typed<'_>, vault: &Vault<'_>) -> Result<(), Failure> {
+        let rule = host.map(|host| bound_to(name, host)).transpose()?;
+        let (rule, mut paths) = rule.unzip();
+        let mut places = rule
+            .as_ref()
+            .map(|rule| rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect::<Places>());
+        self.rules.extend(rule);
+        if places.is_none()
+            && let Some((known, presets)) = known_places(name)?
+        {
+            places = Some(known.places());
+            paths = Some(known.paths);
+            self.presets.extend(presets);
         }
-        let word = word_for(&value).map_err(|error| wrong(&error.to_string()))?;
-        if let Some(before) = self.loans.iter_mut().find(|loan| loan.name == name) {
-            before.in_content &= !agents()?.iter().any(|agent| agent.is_asked_at(&hosts));
-            before.hosts.extend(hosts);
-            return Ok(());
+        let (is_said, paths) = (places.is_some(), paths.unwrap_or_default());
+        let value = if from == From::Vault { None } else { set_here(name)? };
+        if let Some(value) = value {
+            let Some(places) = places else {
+                return Err(wrong(name, NOWHERE));
+            };
+            return self.lend(name, value, places, &paths);
         }
-        let in_content = !agents()?.iter().any(|agent| agent.is_asked_at(&hosts));
-        self.loans.push(Loan {
-            name: name.to_owned(),
-            word,
-            value: Value::new(value),
-            hosts,
-            is_decoy: false,
-            signs: name == SIGNING,
-            in_content,
+        if from == From::Environment {
+            return Err(wrong(name, "it is not set here; set it, and run this again"));
+        }
+        let borrowed = vault.places(name, places, host.is_some()).and_then(|places| {
+            let borrowed = vault.borrow(name, &places)?;
+            Ok((borrowed, places))
         });
+        let (borrowed, places) = borrowed.map_err(|failure| match from {
+            From::Vault => failure,
+            From::Anywhere | From::Environment => vault::not_here_either(name, failure),
+        })?;
+        // Where only the vault says where it goes, it is also let there.
+        for (host, port) in places.iter().filter(|_| !is_said) {
+            let label = Some(format!("lent for {name}"));
+            let access = Some(rules::Access::Inspect);
+            self.rules.push(Rule { access, label, ports: vec![*port], ..Rule::new(host.clone()) });
+        }
+        self.borrowed(name, borrowed, places, &paths)
+    }
+
+    fn borrowed(
+        &mut self,
+        name: &str,
+        borrowed: Borrowed,
+        places: Places,
+        paths: &[String],
+    ) -> Result<(), Failure> {
+        let Borrowed { value, line } = borrowed;
+        self.lend(name, value, places, paths)?;
+        self.lines.hold(name, line);
         Ok(())
     }
+
+    /// Lends a value to these hosts, perhaps for some paths only.
+    fn lend(
+        &mut self,
+        name: &str,
+        mut value: Zeroizing<String>,
+        places: Places,
+        paths: &[String],
+    ) -> Result<(), Failure> {
+        if value.len() < 8 || value.chars().any(char::is_control) {
+            let why = "its value is too short, or has a line end or another control character in it";
+            return Err(wrong(name, why));
+        }
+        let in_content = !agents()?.iter().any(|agent| agent.is_asked_at(&places));
+        let loan = match self.loans.iter_mut().find(|loan| loan.name == name) {
+            Some(before) if before.value.reveal() != value.as_str() => {
+                return Err(wrong(
+                    name,
+                    "its value here and its value in the vault differ; lend one of them",
+                ));
+            }
+            Some(before) => before,
+            None => {
+                let word = word_for(&value).map_err(|error| wrong(name, &error.to_string()))?;
+                let value = Value::new(std::mem::take(&mut *value));
+                let (name, signs) = (name.to_owned(), name == SIGNING);
+                self.loans.push_mut(Loan { name, word, value, signs, in_content: true, ..Loan::default() })
+            }
+        };
+        loan.in_content &= in_content;
+        match paths {
+            [] => loan.hosts.extend(places),
+            paths => loan.paths.extend(places.into_iter().map(|(host, port)| Rule {
+                ports: vec![port],
+                paths: Some(paths.to_vec()),
+                ..Rule::new(host)
+            })),
+        }
+        Ok(())
+    }
+}
+
+/// The rule for the one host that was typed, and the paths there that the secret is bound to, if some were.
+fn bound_to(name: &str, typed: &str) -> Result<(Rule, Vec<String>), Failure> {
+    let cannot =
+        |why: String| Failure::Sandbox(format!("cannot lend `{name}` to `{typed}`, because {why}"), 125);
+    let (host, path) = typed.find('/').map_or((typed, None), |at| {
+        let (host, path) = typed.split_at(at);
+        (host, Some(path.to_owned()))
+    });
+    let rule = rules::Rules::allowing(host).map_err(|what| cannot(what.to_string()))?;
+    if rule.host.contains('*') {
+        return Err(cannot("a secret goes to one host; name it without `*`".into()));
+    }
+    let paths: Vec<String> = path.into_iter().collect();
+    if !paths.is_empty() {
+        // The same patterns as in rules.
+        let bound = Rule { paths: Some(paths.clone()), ..rule.clone() };
+        rules::Rules::compile(vec![bound]).map_err(|faults| cannot(faults.to_string()))?;
+    }
+    let label = Some(format!("lent for {name}"));
+    Ok((Rule { access: Some(rules::Access::Inspect), label, ..rule }, paths))
 }
 
 /// Decoys in these variables: what looks like a key, stands for nothing, and may go nowhere.
@@ -197,16 +340,8 @@ pub(super) fn decoys(names: &[String], loans: &mut Vec<Loan>) -> Result<(), Fail
             return Err(wrong("a secret is lent in this variable"));
         }
         let word = decoy_for(name).map_err(|error| wrong(&error.to_string()))?;
-        let value = Value::new(String::new());
-        loans.push(Loan {
-            name: name.clone(),
-            word,
-            value,
-            hosts: Vec::new(),
-            is_decoy: true,
-            signs: false,
-            in_content: true,
-        });
+        let name = name.clone();
+        loans.push(Loan { name, word, is_decoy: true, in_content: true, ..Loan::default() });
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::run::{self, Home};
 use crate::cli::{RunArgs, ShellArgs};
 use crate::failure::Failure;
 use crate::output::{Shown, table};
+use crate::session::Session;
 
 /// Where the sockets of runs at work are.
 pub(super) fn folder(home: &Home) -> std::path::PathBuf {
@@ -111,11 +112,11 @@ fn named(home: &Home, name: Option<&str>) -> Result<RunId, Failure> {
 }
 
 /// A shell in a sandbox of its own, or in one that is at work.
-pub(crate) fn shell(config: Option<&Path>, json: bool, args: ShellArgs) -> ExitCode {
+pub(crate) fn shell(session: &Session, json: bool, args: ShellArgs) -> ExitCode {
     let Some(name) = args.join else {
-        return run::run(config, json, RunArgs { command: vec!["/bin/bash".into()], ..args.run_args() });
+        return run::run(session, json, RunArgs { command: vec!["/bin/bash".into()], ..args.run_args() });
     };
-    let home = Home::find(config);
+    let home = Home::find(session.config.as_deref());
     let name = Some(name).filter(|name| !name.is_empty());
     match joined(&home, name.as_deref()) {
         Ok(code) => ExitCode::from(code),

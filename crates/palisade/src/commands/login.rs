@@ -167,9 +167,7 @@ impl Known {
             word: word.to_owned(),
             value: egress::control::Value::new(value.to_owned()),
             hosts: self.hosts.iter().map(|host| (host.clone(), 443)).collect(),
-            is_decoy: false,
-            signs: false,
-            in_content: false,
+            ..Loan::default()
         };
         let login = Login {
             name: self.name.clone(),

@@ -23,6 +23,7 @@ use std::time::Instant;
 use egress::control::Report;
 use egress::published::Doors;
 use egress::{Front, Told};
+use ledger::{Decision, Draft};
 use rules::{HOST_LOOPBACK, Host, Limits, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
 use sandbox::{Attendant, Caller, Held, RunId, Spec};
@@ -34,7 +35,7 @@ use self::counts::Tally;
 use self::learn::Learnt;
 use self::login::Own;
 use self::seen::Seen;
-use super::lend::{self, Lending};
+use super::lend::{self, Lending, Lines, Vault};
 use super::login::Renewal;
 use super::record::OwnRecord;
 use super::remembered;
@@ -58,6 +59,8 @@ pub(super) struct Network {
     bundle: Option<Bundle>,
     /// Variables, and the words in them that stand for secrets.
     words: Vec<(String, String)>,
+    /// What the daemon lends for as long as it holds these.
+    lines: Lines,
     /// What is done about hosts that no rule knows.
     unknown: Unknown,
     remembers: Remembers,
@@ -91,6 +94,7 @@ impl Network {
         profile: &Profile,
         home: &Home,
         caller: &Caller,
+        vault: &Vault<'_>,
         run: &RunId,
     ) -> Result<Option<Self>, Failure> {
         // A profile that says `none` gives nothing by itself; what is typed holds all the same.
@@ -102,7 +106,8 @@ impl Network {
         let remembers = Remembers { config: home.config.clone(), project: caller.worktree.clone() };
         let command = args.command.first().filter(|_| gives);
         let agent = command.map(|command| lend::known(command)).transpose()?.flatten();
-        let Lending { mut loans, rules: bound, presets } = Lending::of(&args.secret, agent.as_ref())?;
+        let Lending { mut loans, rules: bound, presets, lines } =
+            Lending::of(&args.secret, agent.as_ref(), vault)?;
         lend::decoys(&args.decoy, &mut loans)?;
         let Own { lent, rule, callbacks } = login::own(agent.as_ref(), &loans, &args.command, caller)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
@@ -182,7 +187,7 @@ impl Network {
             false => None,
         };
         let command = output::kept_words(args.command.get(..1).unwrap_or_default()).concat();
-        Ok(Some(Self { front, listed, bundle, words, doors, unknown, remembers, command, renewal }))
+        Ok(Some(Self { front, listed, bundle, words, lines, doors, unknown, remembers, command, renewal }))
     }
 
     /// What is published, for the receipt.
@@ -230,11 +235,13 @@ impl Network {
         let seen = Seen::new(record, run.clone(), watch).with(Askers::new(held.inhabitants(asked)), ports);
         let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
         let (untold, was_stolen, stops) = (Vec::new(), false, false);
-        let (front, command, renewal, _bundle) = (self.front, self.command, self.renewal, self.bundle);
+        let (front, lines, command, renewal, _bundle) =
+            (self.front, self.lines, self.command, self.renewal, self.bundle);
         if let Some(renewal) = &renewal {
             seen.login(ledger::Decision::Noted, &renewal.name, "lent", None)?;
         }
-        Ok(Watched { front, seen, asking, command, untold, was_stolen, stops, renewal, _bundle })
+        let taken_back = TakenBack { lines, record, run: run.clone() };
+        Ok(Watched { front, seen, asking, taken_back, command, untold, was_stolen, stops, renewal, _bundle })
     }
 }
 
@@ -243,6 +250,7 @@ pub(super) struct Watched<'a> {
     front: Front,
     seen: Seen<'a>,
     asking: Asking<'a>,
+    taken_back: TakenBack<'a>,
     command: String,
     /// What was told, and waits until everything stands still.
     untold: Vec<Told>,
@@ -276,7 +284,7 @@ impl Watched<'_> {
 impl Attendant for Watched<'_> {
     fn waits_for(&self) -> Vec<BorrowedFd<'_>> {
         let renews = self.renewal.as_ref().and_then(Renewal::waits_for);
-        self.front.waits_for().into_iter().chain(renews).collect()
+        self.front.waits_for().into_iter().chain(renews).chain(self.taken_back.lines.fds()).collect()
     }
 
     fn due(&self) -> Option<Instant> {
@@ -292,6 +300,9 @@ impl Attendant for Watched<'_> {
     }
 
     fn attend(&mut self) -> ControlFlow<()> {
+        if let Err(failure) = self.taken_back.hear(&mut self.front) {
+            return goes_on(Err(failure));
+        }
         let mut told = std::mem::take(&mut self.untold);
         told.extend(self.front.attend());
         let is_theft = |one: &Told| matches!(one, Told::Stolen { .. } | Told::Proxy(Report::Stolen { .. }));
@@ -322,6 +333,30 @@ impl Attendant for Watched<'_> {
         let answered = self.asking.answer(&mut self.front, question, line);
         output::hold(self.asking.question().is_some());
         goes_on(answered)
+    }
+}
+
+/// What the daemon takes back while the run is at work, or cannot vouch for any more because it is gone.
+struct TakenBack<'a> {
+    lines: Lines,
+    record: &'a OwnRecord,
+    run: RunId,
+}
+
+impl TakenBack<'_> {
+    fn hear(&mut self, front: &mut Front) -> Result<(), Failure> {
+        for name in self.lines.ended() {
+            if !front.take_back(&name) {
+                continue;
+            }
+            let why = format!(
+                "`{name}` is not lent any more: the daemon took it back, or is gone; requests with it are refused"
+            );
+            output::tell(&why);
+            let draft = Draft::new(super::run::who(), "network.taken_back", Decision::Done);
+            self.record.append_narrowing(&draft.on(self.run.as_str()).because(&why))?;
+        }
+        Ok(())
     }
 }
 

@@ -27,11 +27,13 @@ use super::changes::Layered;
 use super::doctor;
 use super::ending;
 use super::explain;
+use super::lend::Vault;
 use super::network::{Network, Summary, Watched};
 use super::record::{self, OwnRecord};
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
+use crate::session::Session;
 
 /// A project's own profile, below its worktree.
 pub(super) const PROJECT: &str = ".palisade/profile.toml";
@@ -67,8 +69,8 @@ impl Home {
 }
 
 /// Runs the command and gives its exit code.
-pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode {
-    match started(config, json, args) {
+pub(crate) fn run(session: &Session, json: bool, args: RunArgs) -> ExitCode {
+    match started(session, json, args) {
         Ok(code) => code,
         Err(failure) => {
             output::refused_run(&failure, json);
@@ -77,8 +79,8 @@ pub(crate) fn run(config: Option<&Path>, json: bool, args: RunArgs) -> ExitCode 
     }
 }
 
-fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
-    let home = Home::find(config);
+fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
+    let home = Home::find(session.config.as_deref());
     record::is_own(&home.state)?;
     let mut caller = caller(&home, &args.command)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
@@ -111,7 +113,8 @@ fn started(config: Option<&Path>, json: bool, args: RunArgs) -> Result<ExitCode,
         ));
     }
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
-    let network = match Network::of(&args, &profile, &home, &caller, &run) {
+    let vault = Vault::new(session, &run, args.secret_worktree.as_deref(), profile.limits.wall);
+    let network = match Network::of(&args, &profile, &home, &caller, &vault, &run) {
         Ok(network) => network,
         Err(failure) => return Err(asked.refused(&record, Refusal::Denied(failure.to_string()), failure)),
     };

@@ -1,7 +1,7 @@
 //! Secrets: sealed in the store, and lent by rule.
 
 use model::{Clock, Role, SecretName, SecretOwner, SecretSource, Tier, WorktreeId};
-use runtime::{ActError, Lent, NewSecret, SecretRow, Whose};
+use runtime::{ActError, Lent, NewSecret, SecretRow, Whose, Wish};
 use store::engine::Value;
 use vault::{LeaseError, Secret};
 
@@ -14,6 +14,10 @@ pub(crate) fn name(text: &str) -> SecretName {
 pub(crate) fn new(owner: SecretOwner, text: &str) -> NewSecret {
     let hosts = vec!["api.example.org".parse().unwrap(), "*.example.com:443".parse().unwrap()];
     NewSecret { owner, name: name(text), hosts, expires: None, replace: false }
+}
+
+fn wish(text: &str, worktree: Option<WorktreeId>) -> Wish {
+    Wish { name: name(text), worktree, hosts: Vec::new() }
 }
 
 pub(crate) fn value(text: &str) -> Secret<Vec<u8>> {
@@ -37,7 +41,7 @@ async fn lease(
     worktree: Option<WorktreeId>,
     consumer: &str,
 ) -> Result<Lent, ActError> {
-    house.runtime.lease_secret(&who.who, name(text), worktree, consumer, MINUTE).await
+    house.runtime.lease_secret(&who.who, wish(text, worktree), consumer, MINUTE).await
 }
 
 /// What a consumer would be given, by lending it and ending that.
@@ -535,7 +539,7 @@ async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {
     drop(add(&house, &owner, me, "KEY", "a value that stays").await);
     let lent = lease(&house, &owner, "SOON", None, "run_a").await.unwrap();
     assert_eq!(lent.until, house.clock.now() + 10 * SECOND);
-    let long = house.runtime.lease_secret(&owner.who, name("KEY"), None, "run_a", 900 * DAY).await.unwrap();
+    let long = house.runtime.lease_secret(&owner.who, wish("KEY", None), "run_a", 900 * DAY).await.unwrap();
     assert_eq!(long.until, house.clock.now() + DAY + 300 * SECOND);
     house.clock.advance(10 * SECOND);
     assert_eq!(house.runtime.with_lease(lent.lease, "run_a", |_| ()), Err(LeaseError::None));
@@ -546,7 +550,7 @@ async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {
     let (_, secret) = made.unwrap().unwrap();
     let who = house.runtime.auth().authenticate(secret.expose()).await.unwrap();
     house.clock.advance(DAY - 20 * SECOND);
-    let lent = house.runtime.lease_secret(&who, name("KEY"), None, "run_b", 2 * MINUTE).await.unwrap();
+    let lent = house.runtime.lease_secret(&who, wish("KEY", None), "run_b", 2 * MINUTE).await.unwrap();
     assert_eq!(lent.until, who.expires());
     house.clock.advance(20 * SECOND);
     assert_eq!(house.runtime.with_lease(lent.lease, "run_b", |_| ()), Err(LeaseError::None));

@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod ledger;
+pub(crate) mod lending;
 pub(crate) mod passes;
 pub(crate) mod policies;
 pub(crate) mod repos;

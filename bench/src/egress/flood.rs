@@ -1,6 +1,6 @@
 //! One sandbox misbehaves in the ways that programs on a network do: what its own proxy takes, and what another notices.
 
-use super::client::{Task, Via, What};
+use super::client::{Http, Task, Via, What};
 use super::world::World;
 use super::{resident, row};
 use crate::measure::median;
@@ -25,7 +25,8 @@ const WAYS: [(What, usize, &str); 5] = [
 
 pub(super) fn rows(world: &World, notes: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
     let mut other = world.sandboxed()?;
-    let paced = Task::Requests { via: Via::Straight, connections: 8, millis: 1_000, pace: Some(PACE) };
+    let paced =
+        Task::Requests { via: Via::Straight, speaks: Http::One, at_once: 8, millis: 1_000, pace: Some(PACE) };
     other.ask(&paced)?;
     let mut rows = Vec::new();
     for (what, count, name) in WAYS {

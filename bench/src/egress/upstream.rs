@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use bytes::Bytes;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -33,7 +34,10 @@ pub(super) fn serve(at: &Path) -> anyhow::Result<()> {
         accept(private, move |stream| {
             let tls = tls.clone();
             async move {
-                if let Ok(stream) = tls.accept(stream).await {
+                let Ok(stream) = tls.accept(stream).await else { return };
+                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                    drop(streams(stream).await);
+                } else {
                     drop(requests(stream).await);
                 }
             }
@@ -51,8 +55,7 @@ fn identity(at: &Path) -> anyhow::Result<rustls::ServerConfig> {
     let builder =
         rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let mut config = builder.with_no_client_auth().with_single_cert(certificates, key)?;
-    // A place for `h2`, once opened connections carry it.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
@@ -109,4 +112,22 @@ async fn requests<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> anyhow::R
         stream.flush().await?;
         read.drain(..end);
     }
+}
+
+/// The same over HTTP/2.
+async fn streams<S: AsyncRead + AsyncWrite + Unpin>(stream: S) -> anyhow::Result<()> {
+    let body = Bytes::from("x".repeat(1024));
+    let bearer = format!("Bearer {SECRET}");
+    let mut connection = h2::server::handshake(stream).await?;
+    while let Some(next) = connection.accept().await {
+        let (request, mut respond) = next?;
+        let is_right = request.headers().get("authorization").is_some_and(|value| value == bearer.as_str());
+        let answer = http::Response::builder()
+            .status(if is_right { 200 } else { 401 })
+            .header("content-type", "text/plain")
+            .header("content-length", body.len())
+            .body(())?;
+        respond.send_response(answer, false)?.send_data(body.clone(), true)?;
+    }
+    Ok(())
 }

@@ -130,11 +130,12 @@ impl World {
         Ok(Process(child))
     }
 
-    /// A client in this internet, without a sandbox.
+    /// A client in this internet, without a sandbox. It has a session of its own, as one in a sandbox has: processors are
+    /// shared by sessions.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let bench = self.folder.path().join("home/project/bench");
-        let mut command = self.as_user(&[("KEY", super::SECRET.to_owned())], &bench);
-        command.args(["egress-part", "client", "."]);
+        let mut command = self.as_user(&[("KEY", super::SECRET.to_owned())], Path::new("setsid"));
+        command.arg(&bench).args(["egress-part", "client", "."]);
         Client::start(command)
     }
 
@@ -144,7 +145,9 @@ impl World {
         let mut command = self.as_user(&[("KEY", super::SECRET.to_owned())], &palisade);
         let raw = format!("{NAME}:{}", super::RAW);
         let plain = format!("{NAME}:80");
-        command.args(["run", "--allow", &raw, "--allow", &plain, "--secret", &format!("KEY={NAME}"), "--"]);
+        command.args(["run", "--allow", &raw, "--allow", &plain, "--secret", &format!("KEY={NAME}")]);
+        // More than most runs may have at a time: as many as a proxy takes.
+        command.args(["--net-limit", "connections=8000", "--"]);
         command.args(["./bench", "egress-part", "client", "."]);
         Client::start(command)
     }

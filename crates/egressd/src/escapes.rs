@@ -25,9 +25,7 @@ impl Plain {
 /// What is behind the escapes of addresses and of JSON, however many of the characters they stand for; none if there are
 /// no escapes.
 pub(crate) fn unescaped(bytes: &[u8]) -> Option<Plain> {
-    if !bytes.iter().any(is_mark) {
-        return None;
-    }
+    memchr::memchr2(b'%', b'\\', bytes)?;
     let mut plain = Plain { bytes: Zeroizing::new(Vec::with_capacity(bytes.len())), from: Vec::new() };
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
@@ -55,10 +53,6 @@ pub(crate) fn unfinished(bytes: &[u8]) -> usize {
         rest.len() < needs
     };
     (0..tail.len()).find(begins).map_or(0, |at| tail.len() - at)
-}
-
-fn is_mark(byte: &u8) -> bool {
-    matches!(byte, b'%' | b'\\')
 }
 
 /// The byte that an escape stands for, and how long it is. Those for other characters are none: no word has them.

@@ -9,6 +9,7 @@
 mod carry;
 mod client;
 mod content;
+mod gathered;
 mod judge;
 mod login;
 mod messages;
@@ -87,6 +88,10 @@ impl<S: AsyncRead + Unpin> Read<S> {
         let (mut end, mut until) = (HeadEnd::new(), None);
         loop {
             if let Some(length) = end.find(&self.bytes).map_err(|bad| Trouble::Odd(bad.to_string()))? {
+                // Usual room stays for what comes next; much is given back.
+                if self.bytes.capacity() <= USUAL_HEAD {
+                    return Ok(Some(self.bytes.drain(..length).collect()));
+                }
                 let rest = self.bytes.split_off(length);
                 return Ok(Some(std::mem::replace(&mut self.bytes, rest)));
             }
@@ -227,7 +232,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     let asked = Guard { lent: &lent, towards, once: way.once, most: None };
     let used = tokio::select! {
         biased;
-        () = tightened(way, &mut turns, &request, &act, asked) => return Err(Trouble::Tightened),
+        () = tightened(way, &generation, &mut turns, &request, &act, asked) => return Err(Trouble::Tightened),
         used = login::ready(way, &lent, &request) => used,
     };
     let used = match used {
@@ -254,7 +259,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     limit.ask(&mut filled);
     let found = tokio::select! {
         biased;
-        () = tightened(way, &mut turns, &request, &act, guard) => return Err(Trouble::Tightened),
+        () = tightened(way, &generation, &mut turns, &request, &act, guard) => return Err(Trouble::Tightened),
         found = fill(guard, client, &mut content, &mut filled, &way.house.contents) => found?,
     };
     if let Err(astray) = found {
@@ -285,7 +290,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
             carry::exchange(client, &mut content, &mut server.speaks, &filled, &mut counted, guard);
         let ended = tokio::select! {
             biased;
-            () = tightened(way, &mut turns, &request, &act, guard) => Err(Trouble::Tightened),
+            () = tightened(way, &generation, &mut turns, &request, &act, guard) => Err(Trouble::Tightened),
             () = limit.late() => Err(Trouble::Refused(limit.why())),
             ended = exchange => ended,
         };

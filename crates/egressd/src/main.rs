@@ -31,7 +31,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use egress::control::{Line, Order, Report};
+use egress::control::{Line, Order, Report, Verdict, Wanted};
 
 use crate::house::{House, Said};
 
@@ -149,8 +149,9 @@ fn speak(line: &Line, Said { mut said, mut urgent }: Said) {
                 std::process::exit(1);
             }
         }
-        // Whoever has just spoken waits a moment, so that much is said at once and little at once.
-        if spoke.elapsed() < MOMENT {
+        // Whoever has just spoken waits a moment, so that much is said at once and little at once. Where there is much
+        // already nobody waits: those who decide would soon wait too.
+        if spoke.elapsed() < MOMENT && said.len() < AT_ONCE {
             std::thread::sleep(MOMENT);
         }
         let mut is_last = first == Report::Last;
@@ -180,17 +181,26 @@ fn speak(line: &Line, Said { mut said, mut urgent }: Said) {
     }
 }
 
-/// What a reason may add to it.
-const OF_TEXT: usize = 2048;
+/// What stands in every report besides, with room to spare.
+const FRAME: usize = 64;
 
-/// About how many bytes the parts of a report are that strangers choose.
+/// About how many bytes the parts of a report are that strangers choose. In a packet they may be several times as many.
 fn size(report: &Report) -> usize {
-    match report {
-        Report::Judged { wanted, .. }
-        | Report::Over { wanted, .. }
-        | Report::Finding { wanted, .. }
-        | Report::TooMuch { wanted, .. }
-        | Report::Stolen { wanted, .. } => wanted.path.as_ref().map_or(0, String::len) + OF_TEXT,
+    let of = |wanted: &Wanted, more: &str| {
+        let Wanted { host, method, path, .. } = wanted;
+        let texts = [Some(host), method.as_ref(), path.as_ref()];
+        more.len() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    };
+    let chosen = match report {
+        Report::Judged {
+            wanted,
+            verdict: Verdict::Refused { why: more } | Verdict::Allowed { rule: more, .. },
+            ..
+        }
+        | Report::Finding { wanted, what: more }
+        | Report::TooMuch { wanted, why: more, .. }
+        | Report::Stolen { wanted, name: more } => of(wanted, more),
+        Report::Over { wanted, trouble, .. } => of(wanted, trouble.as_deref().unwrap_or_default()),
         Report::Unusable { why, .. } => why.len(),
         Report::Authority { .. }
         | Report::Holds { .. }
@@ -203,7 +213,8 @@ fn size(report: &Report) -> usize {
         | Report::Unasked { .. }
         | Report::Last
         | Report::Broken { .. } => 0,
-    }
+    };
+    chosen + FRAME
 }
 
 fn taken(listener: OwnedFd) -> io::Result<tokio::net::TcpListener> {
@@ -215,7 +226,6 @@ fn taken(listener: OwnedFd) -> io::Result<tokio::net::TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use egress::control::{Verdict, Wanted};
 
     #[test]
     fn egr_19_reports_are_said_in_their_order_and_within_a_packet_however_many_and_long() {

@@ -141,6 +141,11 @@ impl Fields {
         self.push(name, value.get(1..).unwrap_or_default())
     }
 
+    /// As much as [`Self::write`] writes, or more.
+    pub(super) fn most_written(&self) -> usize {
+        self.text.len() + self.len() * ": \r\n".len()
+    }
+
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         for (name, value) in self.parts() {
             write_field(out, name, value);

@@ -105,6 +105,14 @@ impl Request {
         Asked::new(&self.method, self.version, self.upgrade)
     }
 
+    /// As much as [`Self::write`] writes, or more.
+    pub fn most_written(&self) -> usize {
+        // Version, Host, what is said of length and connection, and the marks around them.
+        const REST: usize = 512;
+        let target = self.target.resource().map_or(0, |resource| resource.as_str().len());
+        self.method.as_str().len() + target + self.fields.most_written() + REST
+    }
+
     /// Writes the head as a server gets it: with the path for a target, whatever the client's form was.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.method.as_str().as_bytes());

@@ -15,6 +15,7 @@ fn request(text: &str) -> Result<Request, BadHead> {
 fn written(request: &Request) -> String {
     let mut out = Vec::new();
     request.write(&mut out);
+    assert!(out.len() <= request.most_written());
     String::from_utf8(out).unwrap()
 }
 

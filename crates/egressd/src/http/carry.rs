@@ -6,12 +6,12 @@ use std::time::Duration;
 use egress::http1::{Framing, Request, Response, Upgrade};
 use h2::RecvStream;
 use h2::client::ResponseFuture;
-use tokio::io::{AsyncWriteExt, ReadHalf};
+use tokio::io::ReadHalf;
 use tokio::time::timeout;
-use zeroize::Zeroizing;
+use zeroize::Zeroize;
 
 use super::client::Client;
-use super::content::{Content, Pass, Sink, Source, broken, carry, too_long};
+use super::content::{Content, Out, Pass, Sink, Source, broken, carry, too_long};
 use super::messages::{Side, both};
 use super::packed::{Packing, Unpack};
 use super::pair::Pair;
@@ -21,8 +21,6 @@ use crate::lent::{Lent, Towards};
 
 /// How long the answer of a server that takes no more is waited for.
 const LAST: Duration = Duration::from_secs(2);
-/// As long as most heads are: what grows leaves copies behind.
-const MOST_OF_HEAD: usize = 4096;
 
 /// What became of both connections.
 pub(super) struct Ended {
@@ -76,24 +74,16 @@ pub(super) async fn exchange(
     let is_two = matches!(client, Client::Two { .. });
     let ((answer, tunnel), all_sent) = {
         let (mut from_client, mut to_client) = client.split();
-        let (head, mut to_server, mut replies) = begin(server, request, takes_trailers, guard)?;
+        let (head, mut to_server, mut replies) = begin(server, request, content, takes_trailers, guard)?;
         let Counted { sent, received, answered, came_back, status, tries: _ } = &mut *counted;
         let all_sent = AtomicBool::new(false);
         let sends = async {
-            *sent += length(&head);
-            if let Sink::One(to, _) = &mut to_server {
-                to.write_all(&head).await?;
-                to.flush().await?;
-            }
+            *sent += head;
             if has_content(request.framing()) {
-                carry(
-                    content,
-                    &mut from_client,
-                    &mut to_server,
-                    sent,
-                    &mut Pass::out(guard, &request.fields),
-                )
-                .await?;
+                let mut pass = Pass::out(guard, &request.fields);
+                carry(content, &mut from_client, &mut to_server, sent, &mut pass).await?;
+            } else {
+                to_server.let_go().await?;
             }
             all_sent.store(true, Ordering::Relaxed);
             from_client.left().await;
@@ -181,25 +171,30 @@ fn has_content(framing: Framing) -> bool {
     !matches!(framing, Framing::Empty | Framing::Length(0))
 }
 
-/// The head, where the content goes to, and where the answer comes from. With HTTP/2 the head is sent already.
+/// How long the head is, where it and the content go to, and where the answer comes from. With HTTP/2 the head is sent
+/// already.
 fn begin<'s>(
     server: &'s mut Speaks,
     request: &Request,
+    content: &Content,
     takes_trailers: bool,
     guard: Guard<'_>,
-) -> Result<(Zeroizing<Vec<u8>>, Sink<'s>, Replies<'s>), Trouble> {
-    // A secret may be in it.
-    let mut head = Zeroizing::new(Vec::with_capacity(MOST_OF_HEAD));
+) -> Result<(u64, Sink<'s>, Replies<'s>), Trouble> {
+    // A secret may be in it, and what grows leaves copies behind.
+    let mut head = Vec::with_capacity(request.most_written() + content.along());
     request.write(&mut head);
+    let size = length(&head);
     Ok(match server {
         Speaks::One(read) => {
             let (from, to) = tokio::io::split(&mut read.stream);
-            (head, Sink::One(to, request.framing()), Replies::One(from, &mut read.bytes))
+            let out = Out::new(to, request.framing(), head, !guard.lent.is_empty());
+            (size, Sink::One(out), Replies::One(from, &mut read.bytes))
         }
         Speaks::Two(send, _) => {
+            head.as_mut_slice().zeroize();
             let asked = two::asked(request, takes_trailers, !guard.lent.is_empty())?;
             let (reply, to) = send.send_request(asked, !has_content(request.framing())).map_err(broken)?;
-            (head, Sink::Two(to), Replies::Two(reply))
+            (size, Sink::Two(to), Replies::Two(reply))
         }
     })
 }

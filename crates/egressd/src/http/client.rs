@@ -8,9 +8,12 @@ use h2::RecvStream;
 use h2::server::SendResponse;
 use tokio::io::{AsyncWriteExt, WriteHalf};
 
-use super::content::{Sink, Source, broken, within};
+use super::content::{Out, Sink, Source, broken, within};
 use super::{Read, Trouble, Wire, two};
 use crate::answers;
+
+/// As long as most answers are that come in one piece.
+const USUAL_ANSWER: usize = 4096;
 
 /// Who asks.
 pub(super) enum Client<'a> {
@@ -97,8 +100,8 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Writes the head of an answer; where its content goes to, if there is any. `is_all`: the server has said that there
-    /// is none.
+    /// Writes the head of an answer, or leaves it to be written with content; where that goes to, if there is any. `is_all`:
+    /// the server has said that there is none.
     pub(super) async fn head(
         self,
         answer: &Response,
@@ -108,14 +111,14 @@ impl<'a> Answers<'a> {
         let framing = answer.framing();
         let is_empty = matches!(framing, Framing::Empty | Framing::Length(0) | Framing::Tunnel);
         match self {
-            Self::One(mut to) => {
-                let mut head = Vec::with_capacity(1024);
+            Self::One(to) => {
+                let mut head = Vec::with_capacity(USUAL_ANSWER);
                 answer.write(&mut head, stays);
-                within(to.write_all(&head)).await?;
+                let mut sink = Sink::One(Out::new(to, framing, head, false));
                 if is_empty {
-                    within(to.flush()).await?;
+                    sink.let_go().await?;
                 }
-                Ok((!is_empty).then_some(Sink::One(to, framing)))
+                Ok((!is_empty).then_some(sink))
             }
             Self::Two(send) => {
                 // What is a tunnel to HTTP/1 is a stream that stays open.

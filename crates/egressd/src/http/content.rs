@@ -12,6 +12,7 @@ use egress::http1::{self, Body, Fields, Framing};
 use h2::{RecvStream, SendStream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
+use zeroize::Zeroize;
 
 use super::carry::Guard;
 use super::packed::{self, Inside, Packing, Unpack};
@@ -66,6 +67,11 @@ impl Content {
         let body = Body::new(framing);
         let left = if let Framing::Length(length) = framing { Some(length) } else { None };
         Self { held: Vec::new(), over: body.is_done(), body, left, trailers: None }
+    }
+
+    /// The room that what is held takes where it is written together with a head.
+    pub(super) fn along(&self) -> usize {
+        if self.held.is_empty() { 0 } else { self.held.len().min(ALONG) + AROUND }
     }
 
     /// The next piece; true if it is the last.
@@ -167,69 +173,157 @@ impl Content {
     }
 }
 
+/// The most that is written together with a head: what fits into one record of TLS.
+const ALONG: usize = 16 * 1024;
+/// What stands around a chunk, and the end of all of them.
+const AROUND: usize = 32;
+
+/// A connection that a head and its content are written to, in as few pieces as there are when they are there.
+pub(super) struct Out<'a> {
+    to: WriteHalf<&'a mut Wire>,
+    /// Content goes as it is, or in chunks of our own.
+    framing: Framing,
+    /// What is not written yet.
+    unsent: Vec<u8>,
+    /// Whether a secret may be in that.
+    is_secret: bool,
+}
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+impl<'a> Out<'a> {
+    pub(super) fn new(to: WriteHalf<&'a mut Wire>, framing: Framing, head: Vec<u8>, is_secret: bool) -> Self {
+        Self { to, framing, unsent: head, is_secret }
+    }
+
+    /// What is written has no place in memory any more.
+    fn wipe(&mut self) {
+        if self.is_secret {
+            self.unsent.as_mut_slice().zeroize();
+        }
+        self.unsent.clear();
+    }
+
+    /// Whether this can be written together with what is not written yet. What is secret does not grow: that would leave a
+    /// copy behind.
+    fn fits(&self, data: &[u8]) -> bool {
+        let room = if self.is_secret { self.unsent.capacity() } else { ALONG };
+        self.unsent.len() + data.len() + AROUND <= room
+    }
+
+    /// Adds content, and writes what does not fit.
+    async fn add(&mut self, data: &[u8]) -> Result<(), Trouble> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        let has_room = self.fits(data);
+        if !has_room {
+            within(self.to.write_all(&self.unsent)).await?;
+            self.wipe();
+        }
+        match self.framing {
+            Framing::Chunked => http1::write_chunk(&mut self.unsent, data),
+            _ if has_room => self.unsent.extend_from_slice(data),
+            _ => within(self.to.write_all(data)).await?,
+        }
+        Ok(())
+    }
+
+    /// Writes everything.
+    async fn let_go(&mut self) -> Result<(), Trouble> {
+        if !self.unsent.is_empty() {
+            within(self.to.write_all(&self.unsent)).await?;
+            self.wipe();
+        }
+        within(self.to.flush()).await
+    }
+}
+
 /// Where content goes to.
 pub(super) enum Sink<'a> {
-    /// A connection: as it is, or in chunks of our own.
-    One(WriteHalf<&'a mut Wire>, Framing),
+    /// A connection.
+    One(Out<'a>),
     /// A stream of one.
     Two(SendStream<Bytes>),
 }
 
 impl Sink<'_> {
-    /// Passes some on, and keeps none back for more.
-    async fn data(&mut self, data: &[u8]) -> Result<(), Trouble> {
+    /// Whether something is not written yet.
+    fn is_behind(&self) -> bool {
+        matches!(self, Self::One(out) if !out.unsent.is_empty())
+    }
+
+    /// Writes what is not written yet.
+    pub(super) async fn let_go(&mut self) -> Result<(), Trouble> {
         match self {
-            Self::One(to, framing) => {
-                let mut chunk = Vec::new();
-                let data = if *framing == Framing::Chunked {
-                    http1::write_chunk(&mut chunk, data);
-                    &chunk
-                } else {
-                    data
-                };
-                within(to.write_all(data)).await?;
-                within(to.flush()).await
-            }
-            Self::Two(to) => {
-                let mut rest = data;
-                while !rest.is_empty() {
-                    to.reserve_capacity(rest.len());
-                    let room = async { poll_fn(|cx| to.poll_capacity(cx)).await.transpose().map_err(broken) };
-                    let room = within(room).await?.ok_or(Trouble::Gone)?;
-                    let (now, later) = rest.split_at(room.min(rest.len()));
-                    to.send_data(Bytes::copy_from_slice(now), false).map_err(broken)?;
-                    rest = later;
-                }
-                Ok(())
-            }
+            Self::One(out) => out.let_go().await,
+            Self::Two(_) => Ok(()),
         }
     }
 
-    async fn end(&mut self, trailers: Option<Fields>) -> Result<(), Trouble> {
+    /// Passes some on, and keeps none back for more.
+    async fn data(&mut self, data: &[u8]) -> Result<(), Trouble> {
         match self {
-            Self::One(to, framing) => {
-                if *framing == Framing::Chunked {
-                    let mut last = Vec::new();
-                    http1::write_last_chunk(&mut last, trailers.as_ref());
-                    within(to.write_all(&last)).await?;
+            Self::One(out) => {
+                out.add(data).await?;
+                out.let_go().await
+            }
+            Self::Two(to) => pour(to, data, false).await,
+        }
+    }
+
+    /// The same with the last.
+    async fn end(&mut self, data: &[u8], trailers: Option<Fields>) -> Result<(), Trouble> {
+        match self {
+            Self::One(out) => {
+                out.add(data).await?;
+                if out.framing == Framing::Chunked {
+                    if trailers.is_some() {
+                        out.let_go().await?;
+                    }
+                    http1::write_last_chunk(&mut out.unsent, trailers.as_ref());
                 }
-                within(to.flush()).await
+                out.let_go().await
             }
             Self::Two(to) => match trailers {
-                Some(trailers) => to.send_trailers(super::two::fields(&trailers, false)?),
-                None => to.send_data(Bytes::new(), true),
-            }
-            .map_err(|error| broken(error).into()),
+                Some(trailers) => {
+                    pour(to, data, false).await?;
+                    let fields = super::two::fields(&trailers, false)?;
+                    to.send_trailers(fields).map_err(|error| broken(error).into())
+                }
+                None => pour(to, data, true).await,
+            },
         }
     }
 
     /// Comes back when nobody wants it any more, if that is told.
     async fn gone(&mut self) {
         match self {
-            Self::One(..) => std::future::pending().await,
+            Self::One(_) => std::future::pending().await,
             Self::Two(to) => drop(poll_fn(|cx| to.poll_reset(cx)).await),
         }
     }
+}
+
+/// Passes some on to a stream, as it has room.
+async fn pour(to: &mut SendStream<Bytes>, data: &[u8], is_last: bool) -> Result<(), Trouble> {
+    let mut rest = data;
+    while !rest.is_empty() {
+        to.reserve_capacity(rest.len());
+        let room = async { poll_fn(|cx| to.poll_capacity(cx)).await.transpose().map_err(broken) };
+        let room = within(room).await?.ok_or(Trouble::Gone)?;
+        let (now, later) = rest.split_at(room.min(rest.len()));
+        to.send_data(Bytes::copy_from_slice(now), is_last && later.is_empty()).map_err(broken)?;
+        rest = later;
+    }
+    if is_last && data.is_empty() {
+        to.send_data(Bytes::new(), true).map_err(broken)?;
+    }
+    Ok(())
 }
 
 /// What is done with content that passes by.
@@ -421,27 +515,37 @@ pub(super) async fn carry(
     let mut piece = Vec::new();
     loop {
         piece.clear();
-        let is_last = tokio::select! {
-            biased;
-            () = to.gone() => return Err(Trouble::Gone),
-            is_last = content.next(from, &mut piece) => is_last?,
+        let is_last = {
+            let mut next = std::pin::pin!(content.next(from, &mut piece));
+            loop {
+                tokio::select! {
+                    biased;
+                    () = to.gone() => return Err(Trouble::Gone),
+                    is_last = &mut next => break is_last?,
+                    // A head goes along with content that is there, and waits for no other.
+                    () = std::future::ready(()), if to.is_behind() => {}
+                }
+                to.let_go().await?;
+            }
         };
         let mut rest = piece.as_slice();
         loop {
             let (now, later) = rest.split_at(pass.at_once().min(rest.len()));
-            let data = pass.pass(now, is_last && later.is_empty())?;
+            let ends = is_last && later.is_empty();
+            let data = pass.pass(now, ends)?;
+            *count += super::length(&data);
+            if ends {
+                let trailers =
+                    content.trailers.take().map(|trailers| pass.look.fields(trailers)).transpose()?;
+                return to.end(&data, trailers).await;
+            }
             if !data.is_empty() {
-                *count += super::length(&data);
                 to.data(&data).await?;
             }
             if later.is_empty() {
                 break;
             }
             rest = later;
-        }
-        if is_last {
-            let trailers = content.trailers.take().map(|trailers| pass.look.fields(trailers)).transpose()?;
-            return to.end(trailers).await;
         }
     }
 }

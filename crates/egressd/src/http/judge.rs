@@ -1,5 +1,7 @@
 //! What the rules say to one request.
 
+use std::sync::Arc;
+
 use egress::control::Verdict;
 use egress::http1::{Request, Scheme, Target, Upgrade};
 use egress::pkt_line;
@@ -110,21 +112,28 @@ fn decide(
     }
 }
 
-/// Comes back when the rules no longer allow this request, or a secret was taken back that it may carry. They may have
-/// changed before it is asked.
+/// Comes back when the rules no longer allow this request, which those of `judged` do, or a secret was taken back that it
+/// may carry. They may have changed before it is asked.
 pub(super) async fn tightened(
     way: &Way,
+    judged: &Arc<Generation>,
     turns: &mut watch::Receiver<u64>,
     request: &Request,
     act: &Option<git::Act>,
     guard: Guard<'_>,
 ) {
-    let is_lent = || {
-        let now = way.house.lent();
-        std::ptr::eq(guard.lent, &*now) || !now.took_back(guard.lent, guard.towards)
-    };
-    let holds = || decide(way, &way.house.rules(), request, act.clone()).is_ok() && is_lent();
-    while holds() && turns.changed().await.is_ok() {}
+    loop {
+        let (now, lent) = (way.house.rules(), way.house.lent());
+        if !Arc::ptr_eq(&now, judged) && decide(way, &now, request, act.clone()).is_err() {
+            return;
+        }
+        if !std::ptr::eq(guard.lent, &*lent) && lent.took_back(guard.lent, guard.towards) {
+            return;
+        }
+        if turns.changed().await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The refs that a push is for, from the beginning of its content, which stays to be sent.
@@ -150,7 +159,6 @@ async fn pushed(client: &mut Client<'_>, content: &mut Content) -> Result<Vec<St
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use egress::control::Loan;
@@ -176,6 +184,7 @@ mod tests {
         let host = "site.test".parse().unwrap();
         let way = Way { house: Arc::clone(&house), host, port: 443, tls: None, once: false };
         let (mut first, mut second) = (house.turns(), house.turns());
+        let judged = house.rules();
         house.rule(2, vec![rule("/b/**")]);
         // Who has heard of the change for another reason ends all the same.
         first.borrow_and_update();
@@ -185,8 +194,10 @@ mod tests {
             let (a, b, lent) = (get("/a/x"), get("/b/x"), house.lent());
             let towards = Towards { host: &way.host, port: 443, path: "/", is_private: true };
             let guard = Guard { lent: &lent, towards, once: false, most: None };
-            timeout(wait, tightened(&way, &mut first, &a, &None, guard)).await.expect("it is forbidden now");
-            timeout(wait, tightened(&way, &mut second, &b, &None, guard))
+            timeout(wait, tightened(&way, &judged, &mut first, &a, &None, guard))
+                .await
+                .expect("it is forbidden now");
+            timeout(wait, tightened(&way, &judged, &mut second, &b, &None, guard))
                 .await
                 .expect_err("it is still allowed");
             // What was lent to this host is taken back; to another host, or with another value, nothing is to be ended.
@@ -199,7 +210,7 @@ mod tests {
                 house.lend(vec![loan(is_over)]);
                 let is_over = is_over && host == "site.test";
                 let guard = Guard { lent: &lent, ..guard };
-                let ended = timeout(wait, tightened(&way, &mut second, &b, &None, guard)).await;
+                let ended = timeout(wait, tightened(&way, &judged, &mut second, &b, &None, guard)).await;
                 assert_eq!(ended.is_ok(), is_over, "{host}");
             }
         });

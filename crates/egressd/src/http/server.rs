@@ -5,8 +5,9 @@
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -50,6 +51,22 @@ pub(super) struct Driver(JoinHandle<()>);
 impl Drop for Driver {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+/// Moves on only after everybody else who is ready: what several requests have to say is then written at once.
+struct Last<F>(F, bool);
+
+impl<F: Future + Unpin> Future for Last<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        self.1 = !self.1;
+        if self.1 {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.0).poll(cx)
     }
 }
 
@@ -204,7 +221,7 @@ async fn connect(way: &Way, generation: &Generation, offers_two: bool) -> Result
         let begun = timeout(HEAD, super::two::client().handshake::<_, Bytes>(stream)).await;
         let late = || refused("the server does not begin to talk".into());
         let (send, connection) = begun.map_err(|_| late())?.map_err(|error| refused(error.to_string()))?;
-        let driver = tokio::spawn(async move { drop(connection.await) });
+        let driver = tokio::spawn(async move { drop(Last(connection, false).await) });
         Speaks::Two(send, Arc::new(Driver(driver)))
     } else {
         Speaks::One(Read { stream, bytes: Vec::new() })

@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use super::client::Client;
 use super::content::broken;
+use super::gathered::Gathered;
 use super::paced::Paced;
 use super::server::Pool;
 use super::{HEAD, RESTING, Trouble, Way, Wire, one};
@@ -50,29 +51,37 @@ const ENDING: Duration = Duration::from_secs(2);
 
 /// Serves one connection until it ends.
 pub(crate) async fn talk(way: Way, stream: Wire) {
-    let begun = timeout(HEAD, server().handshake::<_, Bytes>(Paced::new(stream, HEAD))).await;
+    let stream = Gathered::new(Paced::new(stream, HEAD));
+    let begun = timeout(HEAD, server().handshake::<_, Bytes>(stream)).await;
     let Ok(Ok(mut connection)) = begun else { return };
     let (way, pool) = (Arc::new(way), Arc::new(Pool::new(true)));
     let mut streams = JoinSet::new();
     let mut turns = way.house.turns();
     let mut patience = Patience::new();
-    loop {
+    let mut ended = None;
+    'talk: loop {
+        if ended.is_some() {
+            // Streams that are ready have their turn first: what several of them say is then written at once.
+            after_others().await;
+        }
+        while let Some(one) = ended.take().or_else(|| streams.try_join_next()) {
+            if matches!(one, Ok(Err(Trouble::Gone))) && patience.is_over() {
+                let why = "the client gives up one stream after the other".to_owned();
+                way.house.judged(&nowhere(&way), Verdict::Refused { why }, None).await;
+                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                let _ = timeout(ENDING, poll_fn(|cx| connection.poll_closed(cx))).await;
+                break 'talk;
+            }
+        }
         let has_room = streams.len() < MOST_STREAMS as usize;
         tokio::select! {
             biased;
             () = forbidden(&way.house, &mut turns, &way.host, way.port) => break,
-            Some(ended) = streams.join_next(), if !streams.is_empty() => {
-                if matches!(ended, Ok(Err(Trouble::Gone))) && patience.is_over() {
-                    let why = "the client gives up one stream after the other".to_owned();
-                    way.house.judged(&nowhere(&way), Verdict::Refused { why }, None).await;
-                    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
-                    let _ = timeout(ENDING, poll_fn(|cx| connection.poll_closed(cx))).await;
-                    break;
-                }
-            }
+            one = streams.join_next(), if !streams.is_empty() => ended = one,
             next = accept(&mut connection, has_room) => match next {
                 Some(Ok((request, send))) => {
-                    let serves = stream_of(Arc::clone(&way), Arc::clone(&pool), request, send);
+                    // In a place of its own: it is large, and is handed on a few times before it begins.
+                    let serves = Box::pin(stream_of(Arc::clone(&way), Arc::clone(&pool), request, send));
                     match FROM.try_with(|from| *from) {
                         Ok(from) => streams.spawn(FROM.scope(from, serves)),
                         Err(_) => streams.spawn(serves),
@@ -97,11 +106,24 @@ pub(crate) async fn talk(way: Way, stream: Wire) {
     while streams.join_next().await.is_some() {}
 }
 
+/// Comes back when everybody else who is ready has had a turn. What has come meanwhile is not looked for.
+async fn after_others() {
+    let mut waits = true;
+    poll_fn(|cx| {
+        if std::mem::take(&mut waits) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
 type Asked = (http::Request<RecvStream>, SendResponse<Bytes>);
 
 /// The next stream. Without room for one, only what is open is moved: who gives up streams that wait here is counted.
 async fn accept(
-    connection: &mut Connection<Paced<Wire>, Bytes>,
+    connection: &mut Connection<Gathered<Paced<Wire>>, Bytes>,
     has_room: bool,
 ) -> Option<Result<Asked, h2::Error>> {
     if has_room {

@@ -226,8 +226,11 @@ impl<'a> Seen<'a> {
             Verdict::Allowed { rule, inspected } => {
                 self.tally.allowed += 1;
                 let who = self.who(from);
-                let by = who.iter().map(|who| format!(" by {who}")).collect::<String>();
-                self.show(&format!("allowed {} (rule `{rule}`){by}", short(wanted)));
+                // Most runs are watched by nobody, and have many of these.
+                if self.watch {
+                    let by = who.iter().map(|who| format!(" by {who}")).collect::<String>();
+                    self.show(&format!("allowed {} (rule `{rule}`){by}", short(wanted)));
+                }
                 let draft = about(self.entry(CONNECT, Decision::Allowed), wanted).with("rule", rule);
                 let draft = draft.with("inspected", if inspected { "yes" } else { "no" });
                 let with = |draft: Draft, address: SocketAddr| draft.with("address", address.to_string());

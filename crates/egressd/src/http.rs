@@ -16,6 +16,7 @@ mod messages;
 mod paced;
 mod packed;
 mod pair;
+mod pass;
 mod server;
 pub(crate) mod two;
 

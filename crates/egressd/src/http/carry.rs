@@ -11,10 +11,11 @@ use tokio::time::timeout;
 use zeroize::Zeroize;
 
 use super::client::Client;
-use super::content::{Content, Out, Pass, Sink, Source, broken, carry, too_long};
+use super::content::{Content, Out, Sink, Source, broken, carry};
 use super::messages::{Side, both};
 use super::packed::{Packing, Unpack};
 use super::pair::Pair;
+use super::pass::{Pass, too_long};
 use super::server::Speaks;
 use super::{ANSWER, Read, Trouble, Wire, length, two};
 use crate::lent::{Lent, Towards};

@@ -55,6 +55,9 @@ const ANSWER: Duration = Duration::from_secs(900);
 const USUAL_HEAD: usize = 12 * 1024;
 /// The most content that secrets are put into, and the most that it may unpack to.
 const MOST_OF_CONTENT: u64 = 256 * 1024;
+/// The same for content in zstd, which is looked at as a whole or not at all, and what it may unpack to.
+const MOST_OF_ZSTD: u64 = 1024 * 1024;
+const MOST_OF_UNPACKED_ZSTD: u64 = 8 * 1024 * 1024;
 const MOST_UNPACKED: u64 = 1024 * 1024;
 
 /// Both directions of something.
@@ -251,7 +254,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     let has_content = !matches!(request.framing(), Framing::Empty | Framing::Length(0));
     if has_content
         && !lent.is_empty()
-        && let Some(why) = Packing::of(&request.fields).unseen()
+        && let Some(why) = unseen(&request)
     {
         return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
     }
@@ -367,6 +370,18 @@ fn socket<'a>(
     way.house.sockets.try_acquire().map(Some).map_err(full)
 }
 
+/// Why content does not go out where something is lent: it is packed so that nobody can look at it.
+fn unseen(request: &Request) -> Option<String> {
+    match (Packing::of(&request.fields), request.framing()) {
+        (Packing::Zstd, Framing::Length(..=MOST_OF_ZSTD)) => None,
+        (Packing::Zstd, _) => Some(format!(
+            "content in zstd is looked at as a whole, up to {} KiB whose length is told; send it plain, or as `gzip`",
+            MOST_OF_ZSTD / 1024
+        )),
+        (packing, _) => packing.unseen(),
+    }
+}
+
 /// Puts secrets into a request that may go: into its head, and into content that is small.
 async fn fill(
     Guard { lent, towards, .. }: Guard<'_>,
@@ -387,8 +402,13 @@ async fn fill(
     let kind = request.fields.only("content-type").unwrap_or_default().to_ascii_lowercase();
     let is_form = kind.starts_with(b"application/x-www-form-urlencoded");
     let is_json = kind.starts_with(b"application/json");
+    let packing = Packing::of(&request.fields);
+    let (most, most_unpacked) = match packing {
+        Packing::Zstd => (MOST_OF_ZSTD, MOST_OF_UNPACKED_ZSTD),
+        _ => (MOST_OF_CONTENT, MOST_UNPACKED),
+    };
     let patience = match request.framing() {
-        Framing::Length(1..=MOST_OF_CONTENT) => HEAD,
+        Framing::Length(count) if (1..=most).contains(&count) => HEAD,
         // Others may be talks that go on while the server answers, and so may these be.
         Framing::Chunked if is_form || is_json => SOON,
         _ => return Ok(Ok(())),
@@ -397,7 +417,7 @@ async fn fill(
     let _room = room.acquire().await.map_err(|_| Trouble::Tightened)?;
     client.goes_on(request).await?;
     let (mut from, _) = client.split();
-    while !content.over && length(&content.held) <= MOST_OF_CONTENT {
+    while !content.over && length(&content.held) <= most {
         match timeout(patience, content.hold(&mut from)).await {
             Ok(held) => held?,
             Err(_) if request.framing() == Framing::Chunked => break,
@@ -408,14 +428,23 @@ async fn fill(
     if !content.over {
         return Ok(Ok(()));
     }
-    let packing = Packing::of(&request.fields);
     // Before anything goes, also in what is not called packed.
     if packing == Packing::No
         && let Err(Trouble::Astray(astray)) = Inside::new(lent.watch()).look(&content.held)
     {
         return Ok(Err(astray));
     }
-    let unpacked = packed::whole(&content.held, &packing, MOST_UNPACKED);
+    let unpacked = packed::whole(&content.held, &packing, most_unpacked);
+    if packing == Packing::Zstd {
+        let why = "the content cannot be unpacked, or is too long then, so it cannot be looked at";
+        let plain = unpacked.as_deref().ok_or_else(|| Trouble::Refused(why.into()))?;
+        // It goes on as it came unless something is put in, and nobody looks into it then.
+        if lent.fill_content(plain, !is_form, towards).is_ok_and(|new| new.is_none())
+            && let Err(astray) = lent.watch().look(plain)
+        {
+            return Ok(Err(astray));
+        }
+    }
     match lent.fill_content(unpacked.as_deref().unwrap_or(&content.held), !is_form, towards) {
         Ok(None) => {}
         Ok(Some(new)) => {

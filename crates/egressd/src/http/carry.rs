@@ -215,18 +215,16 @@ fn unpacks(answer: &mut Response, request: &Request, guard: Guard<'_>) -> Result
     if packing == Packing::No || guard.most.is_none() && !guard.lent.concerns(guard.towards) {
         return Ok(None);
     }
-    if let Packing::Other(name) = &packing {
+    let Some(unpack) = packing.opens() else {
+        let name = if let Packing::Other(name) = &packing { name } else { "zstd" };
         let why = format!("the server packs its answer (`{name}`) so that it cannot be looked at");
         return Err(Trouble::Odd(why));
+    };
+    for about_packed in ["content-encoding", "content-md5", "content-digest", "digest"] {
+        answer.fields.remove(about_packed);
     }
-    let unpack = packing.opens();
-    if unpack.is_some() {
-        for about_packed in ["content-encoding", "content-md5", "content-digest", "digest"] {
-            answer.fields.remove(about_packed);
-        }
-        answer.forget_length(request.asked());
-    }
-    Ok(unpack)
+    answer.forget_length(request.asked());
+    Ok(Some(unpack))
 }
 
 /// The next head that a server sends, and the stream of its content, if there are streams.

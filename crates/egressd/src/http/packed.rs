@@ -3,11 +3,12 @@
 //! Invariants: little is kept at a time, whatever it unpacks to; what unpacks to far more than it is long is given up with the
 //! reason; what cannot be unpacked in the one way that everybody would is not passed on.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use egress::http1::Fields;
 use flate2::write::MultiGzDecoder;
 use flate2::{Decompress, FlushDecompress, Status};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 
 use super::{Trouble, length};
 use crate::lent::Watch;
@@ -17,6 +18,8 @@ pub(super) const AT_ONCE: usize = 1024;
 /// How many times its length content may unpack to, beyond what it may unpack to anyway.
 const MOST_TIMES: u64 = 100;
 const ANYWAY: u64 = 16 * 1024 * 1024;
+/// The window that whoever reads zstd in HTTP has to have.
+const WINDOW: u64 = 8 * 1024 * 1024;
 /// How content in `gzip` begins.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 8];
 
@@ -26,6 +29,8 @@ pub(super) enum Packing {
     No,
     Gzip,
     Deflate,
+    /// Shows nothing of itself until much of it is there, so it is looked at as a whole or not at all.
+    Zstd,
     /// In a way that is not looked into.
     Other(String),
 }
@@ -46,6 +51,7 @@ impl Packing {
             _ if is_call => Self::Other(words.join(", ")),
             ["gzip" | "x-gzip"] => Self::Gzip,
             ["deflate"] => Self::Deflate,
+            ["zstd"] => Self::Zstd,
             _ => Self::Other(words.join(", ")),
         }
     }
@@ -54,7 +60,7 @@ impl Packing {
     /// ways by servers, so it could be one thing here and another there.
     pub(super) fn unseen(&self) -> Option<String> {
         let name = match self {
-            Self::No | Self::Gzip => return None,
+            Self::No | Self::Gzip | Self::Zstd => return None,
             Self::Deflate => "deflate",
             Self::Other(name) => name,
         };
@@ -66,7 +72,7 @@ impl Packing {
     /// What unpacks it; none if it is not packed, or in a way that is not known.
     pub(super) fn opens(&self) -> Option<Unpack> {
         let how = match self {
-            Self::No | Self::Other(_) => return None,
+            Self::No | Self::Zstd | Self::Other(_) => return None,
             Self::Gzip => How::Gzip(MultiGzDecoder::new(Vec::new())),
             Self::Deflate => How::Undecided(Vec::new()),
         };
@@ -228,8 +234,21 @@ impl<'a> Inside<'a> {
     }
 }
 
+/// One frame of zstd and nothing else, with a window that every reader has to have.
+fn whole_zstd(mut packed: &[u8], most: u64) -> Option<Vec<u8>> {
+    let mut frame = FrameDecoder::new();
+    frame.set_max_window_size(WINDOW);
+    let mut all = Vec::new();
+    let decoder = StreamingDecoder::new_with_decoder(&mut packed, frame).ok()?;
+    decoder.take(most + 1).read_to_end(&mut all).ok()?;
+    (length(&all) <= most && packed.is_empty()).then_some(all)
+}
+
 /// All of some content that is there as a whole; none if it is more than this, or cannot be unpacked.
 pub(super) fn whole(packed: &[u8], packing: &Packing, most: u64) -> Option<Vec<u8>> {
+    if *packing == Packing::Zstd {
+        return whole_zstd(packed, most);
+    }
     let (mut unpack, mut all) = (packing.opens()?, Vec::new());
     for some in packed.chunks(AT_ONCE) {
         all.append(&mut unpack.feed(some, false).ok()?);
@@ -246,6 +265,7 @@ mod tests {
     use super::*;
     use flate2::Compression;
     use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
     fn fields(all: &[(&str, &str)]) -> Fields {
         let mut fields = Fields::new();
@@ -335,6 +355,22 @@ mod tests {
     }
 
     #[test]
+    fn egr_13_one_frame_of_zstd_is_looked_at_as_a_whole() {
+        let packed = compress_to_vec(&b"some text, some text, some text"[..], CompressionLevel::Fastest);
+        let whole = |packed: &[u8], most| whole(packed, &Packing::Zstd, most);
+        assert_eq!(whole(&packed, 100).unwrap(), b"some text, some text, some text");
+        assert_eq!(whole(&packed, 20), None, "too much");
+        assert_eq!(whole(&packed[..packed.len() - 3], 100), None, "cut");
+        assert_eq!(whole(&[&packed[..], &packed].concat(), 100), None, "a second frame");
+        assert_eq!(whole(&[&packed[..], b"x"].concat(), 100), None, "something after it");
+        let large = compress_to_vec(&vec![0u8; 64 << 20][..], CompressionLevel::Fastest);
+        assert!(large.len() < 64 << 10 && whole(&large, 8 << 20).is_none(), "a bomb");
+        for odd in [&b""[..], b"x", b"\x28\xb5\x2f\xfd", &[0x28, 0xb5, 0x2f, 0xfd, 0, 0xf8, 1, 0, 0]] {
+            assert_eq!(whole(odd, 100), None, "{odd:?}");
+        }
+    }
+
+    #[test]
     fn egr_13_what_is_packed_in_another_way_is_told_apart() {
         let of = |all: &[(&str, &str)]| Packing::of(&fields(all));
         assert_eq!(of(&[("content-type", "x")]), Packing::No);
@@ -347,7 +383,8 @@ mod tests {
             Packing::Other("gzip, gzip".into())
         );
         assert_eq!(of(&[("grpc-encoding", "gzip")]), Packing::Other("gzip".into()));
-        assert!(of(&[("content-encoding", "zstd")]).unseen().is_some_and(|why| why.contains("zstd")));
+        assert_eq!(of(&[("content-encoding", "zstd")]), Packing::Zstd);
+        assert!(of(&[("content-encoding", "br")]).unseen().is_some_and(|why| why.contains("br")));
         assert!(Packing::Deflate.unseen().is_some() && Packing::Gzip.unseen().is_none());
     }
 }

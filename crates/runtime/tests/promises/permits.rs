@@ -24,12 +24,17 @@ const FOR_NO_CALLER: &[(&str, &str)] = &[
     ("with_lease", "a consumer looks at what was lent to it, which took a permit"),
     ("masking", "looks at a value that the caller has, and keeps nothing"),
     ("end_leases_of", "a consumer is over; nothing is told"),
+    ("end_lease", "a consumer is over; nothing is told"),
     ("pair", "a device that has a code and is not signed in yet"),
 ];
 
 /// Use cases that name a caller and hand the question on.
 const HAND_ON: &[(&str, &str)] = &[
     ("refuse_malformed", "writes a refusal down and does nothing else"),
+    ("worktree_log", "reads the worktree by the use case for that, then its repository"),
+    ("worktree_diff", "reads the worktree by the use case for that, then its repository"),
+    ("worktree_files", "reads the worktree by the use case for that, then its tree"),
+    ("worktree_file", "reads the worktree by the use case for that, then its tree"),
     ("offer_totp", "reads the caller by the use case for that"),
     ("confirm_totp", "proves the caller again, then changes by a use case"),
     ("remove_totp", "proves the caller again, then changes by a use case"),

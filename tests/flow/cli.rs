@@ -45,7 +45,7 @@ fn aut_14_the_daily_path_works_from_a_terminal() {
     let host = Host::start();
     let cli = signed_in(&host);
     assert_eq!(cli.json(&["whoami"])["user"]["role"], "owner");
-    let repo = cli.json(&["repo", "add", "demo", "https://forge.example/a/b"]);
+    let repo = cli.json(&["repo", "add", "--no-fetch", "demo", "https://forge.example/a/b"]);
     let made = cli.json(&["worktree", "create", "demo", "one", "--tier", "view", "--about", "try it"]);
     assert_eq!((&made["repo"], &made["tier"]), (&repo["id"], &"view".into()));
     assert_eq!(cli.json(&["worktree", "show", "one"])["id"], made["id"]);

@@ -41,6 +41,10 @@ fn branches(host: &Host, repo: &str) -> String {
     git(&ours(host, repo), &["for-each-ref", "--format=%(refname)", "refs/heads", "refs/palisade"])
 }
 
+fn tip(host: &Host, repo: &str) -> String {
+    git(&ours(host, repo), &["rev-parse", "refs/remotes/origin/trunk"])
+}
+
 /// Does something in a worktree as an agent does: in a sandbox.
 fn inside(host: &Host, tree: &Path, script: &str) {
     let state = host.place().join("agent");
@@ -57,7 +61,7 @@ fn wt_02_a_worktree_begins_at_the_fetched_base_and_shows_what_was_committed() {
     let (host, repo) = fetched();
     let client = &host.owner().client;
     let made = client.create_worktree(&wanted(&repo, "one")).unwrap();
-    assert_eq!(made.branch.as_deref(), Some("palisade/one"));
+    assert_eq!(made.branch, Some(format!("palisade/{}", made.id)), "not by its name, which may be hidden");
     let origin = host.origin("demo");
     assert_eq!(made.base.as_deref(), Some(git(&origin, &["rev-parse", "trunk"]).as_str()));
     let there = tree(&host, &made);
@@ -110,7 +114,8 @@ fn wt_02_of_many_creates_one_wins_and_an_existing_branch_is_kept() {
     assert_eq!(won.iter().filter(|one| one.is_ok()).count(), 1);
     assert!(won.iter().filter_map(|one| one.as_ref().err()).all(|error| error.status() == Some(409)));
     assert_eq!(fs::read_dir(host.data().join("worktrees")).unwrap().count(), 1, "one tree, and nothing else");
-    assert_eq!(branches(&host, &repo), "refs/heads/palisade/same");
+    let only = won.into_iter().find_map(Result::ok).unwrap();
+    assert_eq!(branches(&host, &repo), format!("refs/heads/palisade/{}", only.id));
 
     let first = client
         .create_worktree(&CreateWorktreeRequest { branch: Some("mine".into()), ..wanted(&repo, "a") })
@@ -145,7 +150,9 @@ fn wt_03_a_worktree_that_cannot_be_made_leaves_nothing() {
     let base = CreateWorktreeRequest { base: Some("nowhere".into()), ..wanted(&repo, "a") };
     let refused = client.create_worktree(&base).unwrap_err();
     assert!(refused.to_string().contains("no branch `nowhere`"), "{refused}");
-    for odd in ["--detach", "a..b", "-x", "refs/heads/x.lock"] {
+    for odd in
+        ["--detach", "a..b", "-x", "refs/heads/x.lock", "palisade", "Palisade/x", "palisade-fetch/main"]
+    {
         let odd = CreateWorktreeRequest { branch: Some(odd.into()), ..wanted(&repo, "a") };
         assert_eq!(client.create_worktree(&odd).unwrap_err().status(), Some(422));
     }
@@ -167,7 +174,17 @@ fn wt_03_a_worktree_that_cannot_be_made_leaves_nothing() {
     fs::rename(&hidden, &objects).unwrap();
     nothing(&host);
     // As a daemon leaves it that is killed while it makes one.
-    fs::create_dir_all(trees.join(format!("wt_{}", "0".repeat(32))).join("half")).unwrap();
+    let half = format!("wt_{}", "0".repeat(32));
+    fs::create_dir_all(trees.join(&half).join("half")).unwrap();
+    fs::write(
+        trees.join(format!("{half}.making")),
+        format!("{repo}\nleft\n{tip}\n", tip = tip(&host, &repo)),
+    )
+    .unwrap();
+    git(&ours(&host, &repo), &["branch", "left", "refs/remotes/origin/trunk"]);
+    // One that nobody was making is nobody's to remove.
+    let other = trees.join(format!("wt_{}", "1".repeat(32)));
+    fs::create_dir_all(&other).unwrap();
     let kept = client.create_worktree(&wanted(&repo, "kept")).unwrap();
     host.restart();
     let gone = || !trees.join(format!("wt_{}", "0".repeat(32))).exists();
@@ -175,7 +192,9 @@ fn wt_03_a_worktree_that_cannot_be_made_leaves_nothing() {
     while !gone() && std::time::Instant::now() < until {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    assert!(gone(), "what nobody names is gone");
+    assert!(gone(), "what was half made is gone");
+    assert!(!branches(&host, &repo).contains("left"), "and its branch");
+    assert!(other.exists());
     assert!(tree(&host, &kept).join("README").exists(), "what somebody has stays");
 }
 

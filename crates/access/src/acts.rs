@@ -282,7 +282,10 @@ acts! {
     }
     /// Create a worktree; its creator owns it.
     CreateWorktree = WORKTREE_CREATE on |_| Resource::Installation, names worktree,
-        detail |a| vec![("tier", a.tier.to_string())]; {
+        detail |a| {
+            let named = shown("branch", a.branch.as_ref()).into_iter().chain(shown("base", a.base.as_ref()));
+            [("tier", a.tier.to_string())].into_iter().chain(named).collect()
+        }; {
         /// Its id.
         worktree: WorktreeId,
         /// Of which repository.

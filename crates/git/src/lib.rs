@@ -26,6 +26,8 @@ const PROGRAMS: [&str; 3] = ["/usr/local/bin/git", "/usr/bin/git", "/bin/git"];
 
 /// How long one call may take.
 const PATIENCE: Duration = Duration::from_mins(10);
+/// How long one that only shows something may take.
+const READING: Duration = Duration::from_secs(30);
 /// How much memory one process of it may have.
 const MOST_MEMORY: u64 = 4 << 30;
 /// How much is kept of what it says.
@@ -90,9 +92,8 @@ impl Git {
         Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())) })
     }
 
-    /// Runs it with these settings and arguments.
-    pub fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
-        let (mut out, mut err) = (memory()?, memory()?);
+    /// Git with these settings and arguments, and an environment of its own.
+    fn command(&self, settings: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new(self.program);
         command.env_clear().envs([
             ("PATH", "/usr/bin:/bin"),
@@ -109,14 +110,45 @@ impl Git {
         for setting in SETTINGS.iter().chain(settings) {
             command.args(["-c", setting]);
         }
-        command.args(arguments).current_dir("/").stdin(input);
-        command.stdout(out.try_clone()?).stderr(err.try_clone()?);
+        // In a group of its own, so that those whom it starts end with it.
+        command.args(arguments).current_dir("/").stdin(Stdio::null()).process_group(0);
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
         }
+        command
+    }
+
+    /// Runs it for what it writes, up to `most` bytes, and says whether there was more.
+    pub fn read(&self, arguments: &[&str], most: usize) -> Result<(Said, bool), GitError> {
+        let err = memory()?;
+        let mut command = self.command(&[], arguments);
+        command.stdout(Stdio::piped()).stderr(err.try_clone()?);
+        let mut child = started(&mut command)?;
+        let mut out = Vec::new();
+        let read = match child.stdout.take() {
+            Some(from) => read_up_to(from, &mut out, most, Instant::now() + READING),
+            None => Ok(Came::All),
+        };
+        // Nobody reads on: it ends, or is ended.
+        if !matches!(read, Ok(Came::All)) {
+            end(&mut child);
+        }
+        let ok = child.wait()?.success();
+        match read? {
+            Came::Late => Err(GitError::TooLong),
+            Came::More => Ok((Said { ok: true, out, err: String::new() }, true)),
+            Came::All => Ok((Said { ok, out, err: told(err)? }, false)),
+        }
+    }
+
+    /// Runs it with these settings and arguments.
+    pub fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
+        let (mut out, err) = (memory()?, memory()?);
+        let mut command = self.command(settings, arguments);
+        command.stdin(input).stdout(out.try_clone()?).stderr(err.try_clone()?);
         let mut child = started(&mut command)?;
         if !ends_in_time(&child)? {
-            let _ = child.kill();
+            end(&mut child);
             child.wait()?;
             return Err(GitError::TooLong);
         }
@@ -124,10 +156,7 @@ impl Git {
         let mut said = Said { ok, out: Vec::new(), err: String::new() };
         out.rewind()?;
         out.take(MOST_TOLD).read_to_end(&mut said.out)?;
-        let mut told = Vec::new();
-        err.rewind()?;
-        err.take(1 << 16).read_to_end(&mut told)?;
-        said.err = shown(&told);
+        said.err = told(err)?;
         Ok(said)
     }
 
@@ -158,6 +187,65 @@ fn memory() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("git", MemfdFlags::CLOEXEC)?.into())
 }
 
+/// How reading ended.
+enum Came {
+    All,
+    More,
+    Late,
+}
+
+/// Reads until it is over, too much, or too late.
+fn read_up_to(
+    mut from: impl Read + std::os::fd::AsFd,
+    out: &mut Vec<u8>,
+    most: usize,
+    until: Instant,
+) -> io::Result<Came> {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(Came::Late);
+        }
+        match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&time(left))) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let count = from.read(&mut piece)?;
+        if count == 0 {
+            return Ok(Came::All);
+        }
+        let room = most.saturating_sub(out.len());
+        out.extend(piece.iter().take(count.min(room)));
+        if count > room {
+            return Ok(Came::More);
+        }
+    }
+}
+
+/// Ends it and those whom it started.
+fn end(child: &mut Child) {
+    if let Ok(pid) = pid_of(child) {
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+    }
+    let _ = child.kill();
+}
+
+fn told(mut err: File) -> io::Result<String> {
+    let mut told = Vec::new();
+    err.rewind()?;
+    err.take(1 << 16).read_to_end(&mut told)?;
+    Ok(shown(&told))
+}
+
+fn time(left: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    }
+}
+
 /// Starts it with little memory. The limit is the child's alone: other threads of this process start programs too.
 fn started(command: &mut Command) -> io::Result<Child> {
     let mut child = command.spawn()?;
@@ -186,14 +274,9 @@ fn ends_in_time(child: &Child) -> io::Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let _ = rustix::process::pidfd_send_signal(&ends, Signal::KILL);
             return Ok(false);
         }
-        let left = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&left)) {
+        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&time(left))) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) => return Ok(true),
             Err(error) => return Err(error.into()),

@@ -11,6 +11,8 @@ use crate::{Git, GitError};
 
 /// The longest name of a branch.
 const MOST_NAME: usize = 200;
+/// The most that is read of a list of files.
+const MOST_LISTED: usize = 256 << 20;
 /// The branch that a repository is on when it has none: it never comes to be.
 const NONE: &str = "palisade-none";
 
@@ -20,6 +22,9 @@ pub enum RepositoryError {
     /// There is no git here.
     #[error("git is not installed on this machine; install it, then try again")]
     NoGit,
+    /// Its files are not there.
+    #[error("the files of the repository are not there; `palisade repo fetch` brings them")]
+    Gone,
     /// A name that is none.
     #[error("`{0}` cannot be the name of a branch")]
     Name(String),
@@ -94,6 +99,9 @@ impl Repository {
 
     /// The one that was made there.
     pub fn open(folder: &Path) -> Result<Self, RepositoryError> {
+        if !folder.is_dir() {
+            return Err(RepositoryError::Gone);
+        }
         let git = Git::find(folder).ok_or(RepositoryError::NoGit)?;
         Ok(Self { folder: folder.to_owned(), git })
     }
@@ -136,28 +144,69 @@ impl Repository {
         Ok(text.lines().filter_map(each).collect())
     }
 
-    /// Makes these the whole of one place, and takes another place away: all of it or nothing.
+    /// Takes away what is below a place and names a branch like this one there, left by whoever did not come to an end.
+    pub fn sweep(&self, below: &str, part: &str) -> Result<(), RepositoryError> {
+        let left = self.references(below)?.into_iter().filter(|(name, _)| name.contains(part));
+        let orders: String = left.map(|(name, _)| format!("delete {below}{name}\n")).collect();
+        self.change(&orders)
+    }
+
+    /// What a commit would take on the disk: files, and bytes in them. None if that is more than is counted.
+    pub fn size(&self, commit: &str) -> Result<Option<(u64, u64)>, RepositoryError> {
+        let directory = format!("--git-dir={}", self.directory().display());
+        let list = ["ls-tree", "-r", "-l", "-z", "--full-tree", "--end-of-options", commit];
+        let (said, more) = self.git.read(&[&[directory.as_str()][..], &list].concat(), MOST_LISTED)?;
+        if more {
+            return Ok(None);
+        }
+        if !said.ok {
+            return Err(RepositoryError::Refused(said.err));
+        }
+        let (mut files, mut bytes) = (0u64, 0u64);
+        for line in said.out.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+            let about = line.split(|byte| *byte == b'\t').next().unwrap_or_default();
+            let size =
+                String::from_utf8_lossy(about).split_ascii_whitespace().nth(3).and_then(|n| n.parse().ok());
+            files += 1;
+            bytes = bytes.saturating_add(size.unwrap_or(0u64));
+        }
+        Ok(Some((files, bytes)))
+    }
+
+    /// Makes these the whole of one place, and takes another place away.
     pub fn replace(
         &self,
         place: &str,
         with: &[(String, String)],
         and_drop: &str,
     ) -> Result<(), RepositoryError> {
-        let mut orders = String::from("start\n");
-        for (name, id) in with {
-            if !is_branch(name) {
-                return Err(RepositoryError::Name(name.clone()));
-            }
-            orders.push_str(&format!("update {place}{name} {id}\n"));
+        if let Some((odd, _)) = with.iter().find(|(name, _)| !is_branch(name)) {
+            return Err(RepositoryError::Name(odd.clone()));
         }
+        // What stands in the way goes first: `a`, where `a/b` is to come. Everything else happens at once.
+        let is_below =
+            |one: &str, other: &str| one.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
+        let (mut first, mut orders) = (String::new(), String::new());
         for (name, _) in self.references(place)? {
             if with.iter().all(|(other, _)| *other != name) {
-                orders.push_str(&format!("delete {place}{name}\n"));
+                let blocks = with.iter().any(|(other, _)| is_below(other, &name) || is_below(&name, other));
+                let list = if blocks { &mut first } else { &mut orders };
+                list.push_str(&format!("delete {place}{name}\n"));
             }
+        }
+        self.change(&first)?;
+        for (name, id) in with {
+            orders.push_str(&format!("update {place}{name} {id}\n"));
         }
         for (name, _) in self.references(and_drop)? {
             orders.push_str(&format!("delete {and_drop}{name}\n"));
         }
+        self.change(&orders)
+    }
+
+    /// Changes references, all of these or none.
+    fn change(&self, orders: &str) -> Result<(), RepositoryError> {
+        let mut orders = format!("start\n{orders}");
         orders.push_str("prepare\ncommit\n");
         let directory = format!("--git-dir={}", self.directory().display());
         let input = crate::input(orders.as_bytes()).map_err(GitError::from)?;
@@ -201,27 +250,30 @@ impl Repository {
     /// The newest commits that are in `to` and not in `from`.
     pub fn log(&self, from: &str, to: &str, most: u32) -> Result<Vec<Commit>, RepositoryError> {
         let (most, range) = (format!("--max-count={most}"), format!("{from}..{to}"));
-        let format = "--format=%H%x1f%an%x1f%at%x1f%s";
+        // The first two hold no such sign, whatever an author is called.
+        let format = "--format=%H%x1f%at%x1f%an%x1f%s";
         let out =
             self.in_it(&["log", "-z", &most, format, "--no-show-signature", "--end-of-options", &range])?;
         let text = String::from_utf8_lossy(&out);
         let each = |entry: &str| {
-            let mut parts = entry.split('\x1f');
-            let (id, author, at) = (parts.next()?, parts.next()?, parts.next()?);
-            let subject = parts.collect::<Vec<_>>().join(" ");
-            Some(Commit { id: id.to_owned(), author: author.to_owned(), at: at.parse().ok()?, subject })
+            let mut parts = entry.splitn(4, '\x1f').map(str::to_owned);
+            let (id, at) = (parts.next()?, parts.next()?.parse().ok()?);
+            Some(Commit { id, at, author: parts.next()?, subject: parts.next()? })
         };
         Ok(text.split('\0').filter_map(each).collect())
     }
 
     /// What differs between two commits, as a patch.
     pub fn diff(&self, from: &str, to: &str, most: usize) -> Result<Cut, RepositoryError> {
+        let directory = format!("--git-dir={}", self.directory().display());
         let how =
             ["diff", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", "--end-of-options"];
-        let out = self.in_it(&[&how[..], &[from, to]].concat())?;
-        let end = out.len().min(most);
-        let shown = out.get(..end).unwrap_or_default();
-        Ok(Cut { text: String::from_utf8_lossy(shown).into_owned(), truncated: out.len() > most })
+        let (said, truncated) =
+            self.git.read(&[&[directory.as_str()][..], &how, &[from, to]].concat(), most)?;
+        if !said.ok {
+            return Err(RepositoryError::Refused(said.err));
+        }
+        Ok(Cut { text: String::from_utf8_lossy(&said.out).into_owned(), truncated })
     }
 }
 
@@ -363,11 +415,15 @@ mod tests {
         replace("new").unwrap();
         assert_eq!(ours.references("refs/remotes/origin/").unwrap(), [("new".to_owned(), base.clone())]);
         assert_eq!(ours.references("refs/palisade/").unwrap(), []);
+        // A name may become part of another.
+        replace("new/er").unwrap();
+        assert_eq!(ours.references("refs/remotes/origin/").unwrap(), [("new/er".to_owned(), base.clone())]);
+        replace("new").unwrap();
         // Somebody holds that name.
         std::fs::write(ours.directory().join("refs/remotes/origin/a.lock"), "").unwrap();
         replace("a").unwrap_err();
-        replace("../../heads/x").unwrap_err();
         assert!(ours.tip("refs/remotes/origin/new").unwrap().is_some(), "all of it or nothing");
+        replace("../../heads/x").unwrap_err();
     }
 
     #[test]
@@ -382,6 +438,7 @@ mod tests {
         let shown: Vec<_> = log.iter().map(|one| (one.id.as_str(), one.subject.as_str())).collect();
         assert_eq!(shown, [(three.as_str(), "three"), (two.as_str(), "two")]);
         assert_eq!(log[0].author, "Ana");
+        assert_eq!(ours.size(&base).unwrap(), Some((1, 4)));
         assert_eq!(ours.log(&base, "refs/heads/x", 1).unwrap().len(), 1);
         let diff = ours.diff(&base, "refs/heads/x", 1 << 20).unwrap();
         assert!(diff.text.contains("-one\n+three\n") && !diff.truncated, "{}", diff.text);

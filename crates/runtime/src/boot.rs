@@ -339,19 +339,18 @@ impl Runtime {
 
     /// Takes away trees that were being made when the last daemon ended: nothing names them.
     async fn sweep_trees(&self) {
-        for id in self.trees.found() {
-            match self.gate.worktree(id).await {
-                Ok(Some(facts)) if !facts.deleted => {}
-                Ok(_) => match files::remove::tree(&self.trees.tree(id)) {
-                    Ok(()) => {
-                        tracing::warn!(worktree = %id, "a tree that belongs to no worktree was removed")
-                    }
-                    Err(error) => {
-                        tracing::error!(%error, worktree = %id, "a tree that belongs to no worktree is still there")
-                    }
-                },
+        for &id in self.trees.left() {
+            let is_kept = match self.gate.worktree(id).await {
+                Ok(facts) => facts.is_some(),
                 Err(error) => {
-                    tracing::warn!(%error, "whether a tree belongs to a worktree cannot be told now")
+                    tracing::warn!(%error, "whether a tree belongs to a worktree cannot be told now");
+                    continue;
+                }
+            };
+            match self.trees.finish(id, is_kept).await {
+                Ok(()) => tracing::warn!(worktree = %id, "a tree that was being made was taken back"),
+                Err(error) => {
+                    tracing::error!(%error, worktree = %id, "a tree that was being made is still there")
                 }
             }
         }

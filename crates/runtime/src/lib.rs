@@ -44,7 +44,7 @@ pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
-pub use trees::{BadOrigin, Origin};
+pub use trees::{BadOrigin, Origin, may_be_named};
 pub use user::{AccountError, PasswordSource, Proof};
 
 /// What is shown of a repository.

@@ -10,14 +10,15 @@
 mod launcher;
 mod origin;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use git::{Branch, Commit, Cut, Repository, RepositoryError};
 use model::{RepoId, WorktreeId};
 use store::{StoreError, Tree};
+use tokio::sync::Semaphore;
 
 pub(crate) use launcher::Launcher;
 pub use origin::{BadOrigin, Origin};
@@ -28,6 +29,16 @@ use crate::Mode;
 const THEIRS: &str = "refs/remotes/origin/";
 /// What a fetch brings lies below this among the branches, for as long as it takes.
 const COMING: &str = "palisade-fetch";
+/// Branches of worktrees that named none are below this, and nobody else's.
+pub(crate) const OURS: &str = "palisade";
+/// What is behind the name of a worktree while its tree is being made.
+const MAKING: &str = ".making";
+/// How many repositories are fetched at once, and how many look at commits.
+const MOST_FETCHES: usize = 4;
+const MOST_LOOKS: usize = 4;
+/// The most that a tree may have.
+const MOST_FILES: u64 = 1_000_000;
+const MOST_BYTES: u64 = 16 << 30;
 /// The most branches that an origin may have.
 const MOST_BRANCHES: usize = 4_000;
 
@@ -38,8 +49,23 @@ pub(crate) struct Trees {
     worktrees: PathBuf,
     launcher: Launcher,
     mode: Mode,
-    /// One thing at a time is done to a repository.
+    /// One thing at a time is done to a repository; nobody waits for a network here.
     busy: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
+    /// What is being fetched, each once and few in all.
+    fetching: Mutex<HashSet<RepoId>>,
+    /// How many look at commits at once.
+    looks: Semaphore,
+    /// What was being made when the last daemon ended.
+    left: Vec<WorktreeId>,
+}
+
+/// A fetch that is under way.
+struct Fetching<'a>(&'a Trees, RepoId);
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        self.0.fetching.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.1);
+    }
 }
 
 /// What a fetch brought.
@@ -60,8 +86,6 @@ pub(crate) struct Wanted {
     pub(crate) branch: Option<String>,
     /// The branch of the origin that it begins at.
     pub(crate) base: String,
-    /// What it is called.
-    pub(crate) name: String,
 }
 
 /// A tree that was made, until somebody keeps it.
@@ -75,12 +99,16 @@ pub(crate) struct Made {
 
 impl Trees {
     pub(crate) fn new(data: &Path, launcher: PathBuf, mode: Mode) -> Self {
+        let worktrees = data.join("worktrees");
         Self {
             repos: data.join("repos"),
-            worktrees: data.join("worktrees"),
+            left: unfinished(&worktrees),
+            worktrees,
             launcher: Launcher::new(launcher, data.join("runs")),
             mode,
             busy: Mutex::default(),
+            fetching: Mutex::default(),
+            looks: Semaphore::new(MOST_LOOKS),
         }
     }
 
@@ -96,7 +124,7 @@ impl Trees {
     /// For whoever does something to a repository.
     pub(crate) async fn alone(&self, id: RepoId) -> tokio::sync::OwnedMutexGuard<()> {
         let lock = {
-            let mut busy = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
             busy.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(busy.entry(id).or_default())
         };
@@ -108,14 +136,18 @@ impl Trees {
         let origin =
             Origin::parse(origin, self.mode).map_err(|error| StoreError::Unusable(error.to_string()))?;
         let folder = self.repo(id);
-        let _alone = self.alone(id).await;
+        let _fetching = self.begin_fetch(id)?;
         private(&self.repos)?;
         let made = folder.clone();
-        on_disk(move || Repository::make(&made).map(drop)).await?;
+        let alone = self.alone(id).await;
+        // With what a fetch left that did not come to its end.
+        on_disk(move || Repository::make(&made)?.sweep("refs/palisade/", &format!("/{COMING}/"))).await?;
+        drop(alone);
         let reach = origin.reach()?;
         let listed = self.launcher.listed(&folder, &reach, &origin.address()).await?;
         let theirs = Theirs::read(&listed)?;
         let run = self.launcher.fetched(&folder, &reach, &origin.address(), COMING).await?;
+        let _alone = self.alone(id).await;
         let fetched = Fetched { usual: theirs.usual(), run: run.clone() };
         on_disk(move || {
             let ours = Repository::open(&folder)?;
@@ -140,25 +172,50 @@ impl Trees {
         Ok(fetched)
     }
 
+    fn begin_fetch(&self, id: RepoId) -> Result<Fetching<'_>, StoreError> {
+        let mut all = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST_FETCHES && !all.contains(&id) {
+            return Err(StoreError::Unusable(
+                "too many repositories are being fetched; try again later".into(),
+            ));
+        }
+        match all.insert(id) {
+            true => Ok(Fetching(self, id)),
+            false => Err(StoreError::Unusable("the repository is being fetched; try again later".into())),
+        }
+    }
+
     /// Makes a tree; the caller holds the repository alone.
     pub(crate) async fn make(self: &Arc<Self>, wanted: Wanted) -> Result<Made, StoreError> {
         private(&self.worktrees)?;
         let (folder, tree) = (self.repo(wanted.repo), self.tree(wanted.worktree));
-        let Wanted { repo, worktree, branch, base, name } = wanted;
+        let Wanted { repo, worktree, branch, base } = wanted;
         let this = Arc::clone(self);
         on_disk(move || {
             let ours = Repository::open(&folder)?;
             let base = ours.tip(&format!("{THEIRS}{base}"))?.ok_or(RepositoryError::NoBranch(base))?;
-            let branch = match branch {
-                Some(branch) => branch,
-                None => free(&ours, &name, worktree)?,
-            };
-            match ours.add_tree(&tree, &branch, &base) {
-                Ok(made) => Ok(Made { tree: Tree { branch, base }, repo, worktree, branch: made }),
+            let asked = branch.is_some();
+            // Not by its name: that may be hidden from others who see the branch.
+            let branch = branch.unwrap_or_else(|| format!("{OURS}/{worktree}"));
+            let at = ours.tip(&format!("refs/heads/{branch}"))?;
+            fits(&ours, at.as_deref().unwrap_or(&base))?;
+            let how = if at.is_some() { Branch::Found } else { Branch::Made };
+            let made = Made { tree: Tree { branch, base }, repo, worktree, branch: how };
+            this.mark(&made)?;
+            match ours.add_tree(&tree, &made.tree.branch, &made.tree.base) {
+                Ok(_) => Ok(made),
                 Err(error) => {
-                    let made = Made { tree: Tree { branch, base }, repo, worktree, branch: Branch::Found };
-                    this.remove(&made)?;
-                    Err(error)
+                    if let Err(left) = this.remove(&made) {
+                        tracing::error!(%left, "a tree that could not be made is still there");
+                    }
+                    // Why may be somebody's whom the caller does not know of.
+                    match asked && matches!(error, RepositoryError::InUse(_) | RepositoryError::Refused(_)) {
+                        true => {
+                            tracing::warn!(%error, "a tree could not be made on the branch that was asked for");
+                            Err(RepositoryError::InUse(made.tree.branch))
+                        }
+                        false => Err(error),
+                    }
                 }
             }
         })
@@ -176,7 +233,72 @@ impl Trees {
         files::remove::tree(&tree).map_err(|error| RepositoryError::File(tree, error))?;
         let branch =
             (made.branch == Branch::Made).then_some((made.tree.branch.as_str(), made.tree.base.as_str()));
-        Repository::open(&self.repo(made.repo))?.forget_tree(branch)
+        match Repository::open(&self.repo(made.repo)) {
+            Ok(ours) => ours.forget_tree(branch)?,
+            Err(RepositoryError::Gone) => {}
+            Err(other) => return Err(other),
+        }
+        self.unmark(made.worktree)
+    }
+
+    /// Where it is written down that a tree is being made: whoever finds this after a crash takes it back.
+    fn marker(&self, worktree: WorktreeId) -> PathBuf {
+        self.worktrees.join(format!("{worktree}{MAKING}"))
+    }
+
+    fn mark(&self, made: &Made) -> Result<(), RepositoryError> {
+        let branch = if made.branch == Branch::Made { made.tree.branch.as_str() } else { "" };
+        let text = format!("{}\n{branch}\n{}\n", made.repo, made.tree.base);
+        let path = self.marker(made.worktree);
+        std::fs::write(&path, text).map_err(|error| RepositoryError::File(path, error))
+    }
+
+    fn unmark(&self, worktree: WorktreeId) -> Result<(), RepositoryError> {
+        let path = self.marker(worktree);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(RepositoryError::File(path, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Somebody has this tree now.
+    pub(crate) fn keep(&self, made: &Made) {
+        if let Err(error) = self.unmark(made.worktree) {
+            tracing::warn!(%error, "the mark of a tree that is made is still there");
+        }
+    }
+
+    /// What was being made when the last daemon ended.
+    pub(crate) fn left(&self) -> &[WorktreeId] {
+        &self.left
+    }
+
+    /// Takes back what was being made, or, where somebody has it, only the mark.
+    pub(crate) async fn finish(
+        self: &Arc<Self>,
+        worktree: WorktreeId,
+        is_kept: bool,
+    ) -> Result<(), StoreError> {
+        let this = Arc::clone(self);
+        on_disk(move || {
+            if is_kept {
+                return this.unmark(worktree);
+            }
+            let path = this.marker(worktree);
+            let text = std::fs::read_to_string(&path).map_err(|error| RepositoryError::File(path, error))?;
+            let mut lines = text.lines();
+            let (repo, branch, base) = (lines.next(), lines.next(), lines.next());
+            let (Some(Ok(repo)), Some(branch), Some(base)) = (repo.map(str::parse), branch, base) else {
+                // Nothing was made before all of it was written.
+                return this.unmark(worktree);
+            };
+            let how = if branch.is_empty() { Branch::Found } else { Branch::Made };
+            let tree = Tree { branch: branch.to_owned(), base: base.to_owned() };
+            this.remove(&Made { tree, repo, worktree, branch: how })
+        })
+        .await
     }
 
     /// Removes the tree of a worktree that is no more. Its branch stays, unless nothing was committed there.
@@ -192,14 +314,23 @@ impl Trees {
 
     /// Removes a repository that is no more.
     pub(crate) async fn drop_repo(&self, id: RepoId) -> Result<(), StoreError> {
+        let _fetching = self.begin_fetch(id)?;
         let _alone = self.alone(id).await;
         let folder = self.repo(id);
         on_disk(move || files::remove::tree(&folder).map_err(|error| RepositoryError::File(folder, error)))
             .await
     }
 
+    /// Few look at once: git works on threads that others need too.
+    async fn look(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
+        let busy = || StoreError::Unusable("too many look at commits now; try again".into());
+        let permit = tokio::time::timeout(std::time::Duration::from_secs(10), self.looks.acquire()).await;
+        permit.map_err(|_| busy())?.map_err(|_| busy())
+    }
+
     /// The newest commits of a tree's branch.
     pub(crate) async fn log(&self, repo: RepoId, tree: Tree, most: u32) -> Result<Vec<Commit>, StoreError> {
+        let _look = self.look().await?;
         let folder = self.repo(repo);
         let branch = format!("refs/heads/{}", tree.branch);
         on_disk(move || Repository::open(&folder)?.log(&tree.base, &branch, most)).await
@@ -207,28 +338,29 @@ impl Trees {
 
     /// What was committed on a tree's branch, as a patch.
     pub(crate) async fn diff(&self, repo: RepoId, tree: Tree, most: usize) -> Result<Cut, StoreError> {
+        let _look = self.look().await?;
         let folder = self.repo(repo);
         let branch = format!("refs/heads/{}", tree.branch);
         on_disk(move || Repository::open(&folder)?.diff(&tree.base, &branch, most)).await
     }
-
-    /// Trees on the disk, by the worktree that each is of.
-    pub(crate) fn found(&self) -> Vec<WorktreeId> {
-        let entries = std::fs::read_dir(&self.worktrees).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-    }
 }
 
-/// A branch of the worktree's own: by its name, or by its number too where that is taken. What is hidden from somebody is
-/// not told to them by refusing its name.
-fn free(ours: &Repository, name: &str, worktree: WorktreeId) -> Result<String, RepositoryError> {
-    let plain = format!("palisade/{name}");
-    if ours.tip(&format!("refs/heads/{plain}"))?.is_none() {
-        return Ok(plain);
+/// What is marked as being made.
+fn unfinished(worktrees: &Path) -> Vec<WorktreeId> {
+    let entries = std::fs::read_dir(worktrees).into_iter().flatten().flatten();
+    let of = |entry: std::fs::DirEntry| entry.file_name().to_str()?.strip_suffix(MAKING)?.parse().ok();
+    entries.filter_map(of).collect()
+}
+
+/// Whether what would lie on the disk is within bounds: a small repository can name one large file many times.
+fn fits(ours: &Repository, commit: &str) -> Result<(), RepositoryError> {
+    match ours.size(commit)? {
+        Some((files, bytes)) if files <= MOST_FILES && bytes <= MOST_BYTES => Ok(()),
+        _ => Err(RepositoryError::Refused(format!(
+            "the tree has more than {MOST_FILES} files, or more than {} GiB in them",
+            MOST_BYTES >> 30
+        ))),
     }
-    let id = worktree.to_string();
-    let short = id.get(3..11).unwrap_or(&id);
-    Ok(format!("{plain}-{short}"))
 }
 
 /// What an origin says that it has.
@@ -268,6 +400,13 @@ impl Theirs {
 
 fn is_id(text: &str) -> bool {
     [40, 64].contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// Whether somebody may have a branch of this name: what we make ourselves is below names of our own.
+#[must_use]
+pub fn may_be_named(branch: &str) -> bool {
+    let first = branch.split('/').next().unwrap_or_default().to_ascii_lowercase();
+    git::is_branch(branch) && !first.starts_with(OURS)
 }
 
 /// A directory of ours alone.

@@ -15,6 +15,8 @@ use store::{Repo, StoreError, Tree, Worktree, WorktreeFilter};
 use crate::trees::Wanted;
 use crate::{ActError, Page, Runtime};
 
+/// What names the repository, which is the daemon's.
+const GIT: &str = ".git";
 /// How many files of a directory are shown.
 const MOST_ENTRIES: usize = 10_000;
 
@@ -30,8 +32,7 @@ fn wanted(act: &CreateWorktree, repo: &Repo) -> Result<Option<Wanted>, StoreErro
         Some(base) => base.clone(),
         None => return unusable("the origin does not say which branch is worked from; name one as `base`"),
     };
-    let (branch, name) = (act.branch.clone(), act.name.to_string());
-    Ok(Some(Wanted { repo: repo.id, worktree: act.worktree, branch, base, name }))
+    Ok(Some(Wanted { repo: repo.id, worktree: act.worktree, branch: act.branch.clone(), base }))
 }
 
 /// The disk waits; nobody else does.
@@ -105,7 +106,10 @@ impl Runtime {
             let _alone = trees.alone(repo.id).await;
             let made = trees.make(wanted).await?;
             match store.create_worktree(permit, knows, Some(made.tree.clone())).await {
-                Ok(row) => Ok(row),
+                Ok(row) => {
+                    trees.keep(&made);
+                    Ok(row)
+                }
                 Err(error) => {
                     if let Err(left) = trees.give_up(made).await {
                         tracing::error!(%left, "a tree that nobody keeps could not be removed");
@@ -149,8 +153,11 @@ impl Runtime {
         self.with_tree(who, worktree).await?;
         let root = self.trees.tree(worktree);
         Ok(read(move || {
+            if path.starts_with(GIT) {
+                return Err(FileError::Missing);
+            }
             let entries = files::Root::open(&root)?.list(&path, MOST_ENTRIES)?;
-            let shown = |entry: &files::Entry| !path.as_os_str().is_empty() || entry.name != ".git";
+            let shown = |entry: &files::Entry| !path.as_os_str().is_empty() || entry.name != GIT;
             Ok(entries.into_iter().filter(shown).collect())
         })
         .await)
@@ -166,7 +173,11 @@ impl Runtime {
     ) -> Result<Result<Vec<u8>, FileError>, ActError> {
         self.with_tree(who, worktree).await?;
         let root = self.trees.tree(worktree);
-        Ok(read(move || files::Root::open(&root)?.read(&path, most, files::Rule::Any)).await)
+        Ok(read(move || match path.starts_with(GIT) {
+            true => Err(FileError::Missing),
+            false => files::Root::open(&root)?.read(&path, most, files::Rule::Any),
+        })
+        .await)
     }
 
     async fn with_tree(&self, who: &Principal, worktree: WorktreeId) -> Result<(RepoId, Tree), ActError> {

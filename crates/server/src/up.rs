@@ -85,7 +85,7 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         .enable_all()
         .build()
         .context("no threads could be started")?;
-    threads.block_on(async {
+    let ended = threads.block_on(async {
         let ring = Arc::new(master::key_ring(places, &settings, given).await?);
         if ring.is_rotating() {
             voice.note("A rotation of the keys was interrupted; `palisade secret rotate` finishes it.\n");
@@ -97,9 +97,11 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         let master = MasterFrom::find(places, &settings);
         let home = Home { voice, places, master };
         serve_all(runtime, settings, listener, tls, home).await
-    })?;
+    });
+    // What works on the disk or waits for git is not waited for without end.
+    threads.shutdown_timeout(Duration::from_secs(10));
     drop(held);
-    Ok(())
+    ended
 }
 
 fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {

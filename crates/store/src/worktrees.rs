@@ -139,6 +139,16 @@ impl Store {
                 return Err(StoreError::Taken("name"));
             }
         }
+        // A branch that was another worktree's is for those who may know of that one.
+        if let Some(tree) = &tree {
+            let sql = worktree_columns!("WHERE w.repo = $1 AND w.branch = $2");
+            for row in tx.rows(sql, &[act.repo.to_string().into(), tree.branch.as_str().into()]).await? {
+                if !knows(&worktree(&row)?.facts()) {
+                    let why = format!("the branch `{}` is in use by another worktree", tree.branch);
+                    return Err(StoreError::Unusable(why));
+                }
+            }
+        }
         let (branch, base) = tree.map(|tree| (tree.branch, tree.base)).unzip();
         let args: [Value; 10] = [
             act.worktree.to_string().into(),

@@ -65,7 +65,13 @@ impl Origin {
         let (host, path) = rest.split_once('/').ok_or(BadOrigin::Unknown)?;
         // `git@` is a name, not a secret; anything else before `@` could be one.
         let host = host.strip_prefix("git@").unwrap_or(host);
+        let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
+        let is_own = ["palisade.local", "localhost"].iter().any(|own| {
+            let name = name.to_ascii_lowercase();
+            name == *own || name.ends_with(&format!(".{own}"))
+        });
         let host_fits = !host.is_empty()
+            && !is_own
             && !host.starts_with('-')
             && host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:".contains(&b));
         let path_fits =
@@ -133,6 +139,8 @@ mod tests {
             "https:///a",
             "https://token@forge.example/a",
             "https://forge.example/a b",
+            "https://host.palisade.local:8443/a",
+            "https://HOST.Palisade.Local./a",
             "https://-oProxyCommand=x/a",
         ] {
             assert_eq!(Origin::parse(bad, Mode::Solo), Err(BadOrigin::Unknown), "{bad}");

@@ -112,8 +112,10 @@ async fn branch(
     field: &str,
     name: Option<String>,
 ) -> Result<Option<String>, Problem> {
+    // A branch of an origin may be called as it likes.
+    let fits = if field == "base" { runtime::is_branch } else { runtime::may_be_named };
     match name {
-        Some(name) if !runtime::is_branch(&name) || crate::logs::holds_secret(&name) => {
+        Some(name) if !fits(&name) || crate::logs::holds_secret(&name) => {
             let why = format!("`{field}`: that cannot be the name of a branch here");
             Err(refused(app, who, "worktree.create", why).await)
         }
@@ -292,7 +294,7 @@ pub(crate) async fn files(
     match app.runtime.worktree_files(&who, id, there.clone()).await? {
         Ok(found) => {
             let entries = found.into_iter().map(|entry| FileEntry {
-                name: entry.name.to_string_lossy().into_owned(),
+                name: crate::logs::redactor().scrub(&entry.name.to_string_lossy()).into_owned(),
                 kind: kind(entry.kind).to_owned(),
                 size: entry.size,
             });

@@ -322,7 +322,7 @@ impl Trees {
     }
 
     /// Few look at once: git works on threads that others need too.
-    async fn look(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
+    async fn seat(&self) -> Result<tokio::sync::SemaphorePermit<'_>, StoreError> {
         let busy = || StoreError::Unusable("too many look at commits now; try again".into());
         let permit = tokio::time::timeout(std::time::Duration::from_secs(10), self.looks.acquire()).await;
         permit.map_err(|_| busy())?.map_err(|_| busy())
@@ -330,7 +330,7 @@ impl Trees {
 
     /// The newest commits of a tree's branch.
     pub(crate) async fn log(&self, repo: RepoId, tree: Tree, most: u32) -> Result<Vec<Commit>, StoreError> {
-        let _look = self.look().await?;
+        let _seat = self.seat().await?;
         let folder = self.repo(repo);
         let branch = format!("refs/heads/{}", tree.branch);
         on_disk(move || Repository::open(&folder)?.log(&tree.base, &branch, most)).await
@@ -338,7 +338,7 @@ impl Trees {
 
     /// What was committed on a tree's branch, as a patch.
     pub(crate) async fn diff(&self, repo: RepoId, tree: Tree, most: usize) -> Result<Cut, StoreError> {
-        let _look = self.look().await?;
+        let _seat = self.seat().await?;
         let folder = self.repo(repo);
         let branch = format!("refs/heads/{}", tree.branch);
         on_disk(move || Repository::open(&folder)?.diff(&tree.base, &branch, most)).await

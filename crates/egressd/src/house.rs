@@ -277,7 +277,7 @@ impl House {
 
     /// Lends these, and nothing else.
     pub(crate) fn lend(&self, loans: Vec<Loan>) {
-        self.lent.store(Arc::new(Lent::new(loans)));
+        self.lent.store(Arc::new(self.lent().replaced(loans)));
     }
 
     /// What is lent.
@@ -386,5 +386,24 @@ impl House {
         let _ = tokio::time::timeout(CLOSING, waits).await;
         self.say(Report::Used(self.quota.used())).await;
         self.say(Report::Last).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_decoy_that_an_earlier_request_finds_counts_after_other_loans_have_come() {
+        const WORD: &str = "ghp_DECOYdecoyDECOYdecoyDECOYdecoy0123456789";
+        let decoy = || Loan { name: "BAIT".into(), word: WORD.into(), is_decoy: true, ..Loan::default() };
+        let (house, mut said) = House::new();
+        house.lend(vec![decoy()]);
+        let before = house.lent();
+        house.lend(vec![decoy()]);
+        let astray = before.watch().look(format!("some {WORD} text").as_bytes()).unwrap_err();
+        house.found(&Wanted::default(), astray.why()).await;
+        assert!(matches!(said.urgent.try_recv(), Ok(Report::Stolen { name, .. }) if name == "BAIT"));
+        assert_eq!(house.turn(), STOLEN);
     }
 }

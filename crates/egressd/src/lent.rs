@@ -13,7 +13,7 @@ mod theft;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
@@ -58,7 +58,7 @@ pub(crate) struct Lent {
     words: Finder,
     values: Finder,
     /// The last decoy that was on its way out, until that is told.
-    stolen: Mutex<Option<String>>,
+    stolen: Arc<Mutex<Option<String>>>,
     decoys: Decoys,
 }
 
@@ -147,7 +147,7 @@ impl Lent {
         let decoys = loans.iter().filter(|loan| loan.is_decoy);
         let decoys = Decoys::new(decoys.map(|loan| (loan.name.as_str(), loan.word.as_str())));
         let paths = bound::paths(&loans);
-        Self { loans, paths, words, values, stolen: Mutex::default(), decoys }
+        Self { loans, paths, words, values, stolen: Arc::default(), decoys }
     }
 
     /// Whether nothing is lent.

@@ -137,6 +137,14 @@ impl Unpack {
         Ok(all)
     }
 
+    /// What was unpacked before something could not be.
+    fn left(&mut self) -> Vec<u8> {
+        let How::Gzip(decoder) = &mut self.how else { return Vec::new() };
+        // It hands out what it has first, and fails then.
+        let _ = decoder.try_finish();
+        std::mem::take(decoder.get_mut())
+    }
+
     /// Whether it has become more than is looked at.
     fn is_too_much(&self) -> bool {
         self.made > ANYWAY + MOST_TIMES * self.came
@@ -226,9 +234,11 @@ impl<'a> Inside<'a> {
         match unpack.feed(data, false) {
             Ok(plain) => self.watch.look(&plain).map_err(Trouble::Astray),
             Err(trouble) if unpack.is_too_much() => Err(trouble),
+            // Others may read it up to here, and overlook the rest.
             Err(_) => {
+                let plain = unpack.left();
                 self.unpack = None;
-                Ok(())
+                self.watch.look(&plain).map_err(Trouble::Astray)
             }
         }
     }
@@ -350,6 +360,19 @@ mod tests {
             assert!(matches!(looked(&packed, step), Err(Trouble::Astray(_))), "{step}");
             assert!(looked(&honest, step).is_ok() && looked(b"\x1f\x8b\x08 and no such thing", step).is_ok());
             assert!(looked(b"\x1f\x8bother", step).is_ok() && looked(b"\x1f", step).is_ok());
+        }
+        // What is wrong behind it hides nothing.
+        let mut wrong = packed.clone();
+        let check = wrong.len() - 8;
+        wrong[check] ^= 1;
+        wrong.extend_from_slice(b"and more");
+        for step in [1, 7, 50, 1000] {
+            for count in [1, 9, 10, 50] {
+                let more = [&packed[..], &vec![b'x'; count]].concat();
+                assert!(matches!(looked(&more, step), Err(Trouble::Astray(_))), "{count} {step}");
+                assert!(looked(&[&honest[..], &vec![b'x'; count]].concat(), step).is_ok());
+            }
+            assert!(matches!(looked(&wrong, step), Err(Trouble::Astray(_))), "{step}");
         }
         assert!(matches!(looked(&gzip(&vec![0; 32 << 20]), 1000), Err(Trouble::Refused(_))));
     }

@@ -1,13 +1,20 @@
 //! Decoys on their way out, and words in names.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
+use egress::control::Loan;
 use egress::http1::Request;
 use rules::Host;
 
 use super::{Astray, Lent};
 
 impl Lent {
+    /// These in the place of what is lent. A request that began before may still find a decoy, so both remember it at one
+    /// place.
+    pub(crate) fn replaced(&self, loans: Vec<Loan>) -> Self {
+        Self { stolen: Arc::clone(&self.stolen), ..Self::new(loans) }
+    }
+
     /// A decoy that was on its way out, and of which nobody was told yet.
     pub(crate) fn stolen(&self) -> Option<String> {
         self.stolen.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -271,6 +271,8 @@ impl Lending {
         places: Places,
         paths: &[String],
     ) -> Result<(), Failure> {
+        // It may come back in what others say.
+        crate::output::learn(&value);
         if value.len() < 8 || value.chars().any(char::is_control) {
             let why = "its value is too short, or has a line end or another control character in it";
             return Err(wrong(name, why));

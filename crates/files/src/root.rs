@@ -141,7 +141,8 @@ impl Root {
                 other => return Ok(other?),
             }
         }
-        Err(Errno::AGAIN.into())
+        // Much is renamed on this machine, perhaps none of it here.
+        self.walked(path, flags)
     }
 
     /// The same by single steps, each from the descriptor of the one before and through no link. There is no `..` among

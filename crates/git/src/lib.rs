@@ -246,21 +246,18 @@ fn time(left: Duration) -> Timespec {
     }
 }
 
-/// Starts it with little memory. The limit is the child's alone: other threads of this process start programs too.
+/// Starts it with little memory: limits are inherited, and a lowered one can be raised again. One at a time, so that what is
+/// put back is what was there; it cannot be set on the child, which may be somebody else's by then.
 fn started(command: &mut Command) -> io::Result<Child> {
-    let mut child = command.spawn()?;
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = rustix::process::getrlimit(Resource::Data);
     let least = before.current.map_or(MOST_MEMORY, |now| now.min(MOST_MEMORY));
     let lowered = Rlimit { current: Some(least), maximum: before.maximum };
-    match rustix::process::prlimit(Some(pid_of(&child)?), Resource::Data, lowered) {
-        // It is over already.
-        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(child),
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(error.into())
-        }
-    }
+    rustix::process::setrlimit(Resource::Data, lowered)?;
+    let child = command.spawn();
+    rustix::process::setrlimit(Resource::Data, before)?;
+    child
 }
 
 fn pid_of(child: &Child) -> io::Result<rustix::process::Pid> {

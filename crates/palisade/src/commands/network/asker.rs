@@ -12,8 +12,8 @@ use sandbox::Inhabitants;
 const LONGEST: Duration = Duration::from_millis(50);
 /// Of each second, how much is spent on searches.
 const SHARE: f64 = 0.1;
-/// The most of it that is saved up.
-const SAVED: Duration = Duration::from_millis(200);
+/// The most of it that is saved up, in seconds.
+const SAVED: f64 = 0.2;
 /// Connections that are remembered.
 const KEPT: usize = 8_192;
 /// Processes that are named.
@@ -23,13 +23,38 @@ const NAMED: usize = 8;
 pub(super) struct Askers {
     of: Inhabitants,
     known: HashMap<SocketAddr, String>,
-    left: Duration,
+    time: Time,
+}
+
+/// Time for searches. One that took longer than there was is paid for by those after it, so a flood of connections cannot
+/// make searching all that is done.
+struct Time {
+    /// Seconds that may still be spent.
+    left: f64,
     at: Instant,
+}
+
+impl Time {
+    fn from(now: Instant) -> Self {
+        Self { left: SAVED, at: now }
+    }
+
+    /// Whether there is some.
+    fn is_there(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.left = SAVED.min(passed.mul_add(SHARE, self.left));
+        self.at = now;
+        self.left > 0.0
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.left -= time.as_secs_f64();
+    }
 }
 
 impl Askers {
     pub(super) fn new(of: Inhabitants) -> Self {
-        Self { of, known: HashMap::new(), left: SAVED, at: Instant::now() }
+        Self { of, known: HashMap::new(), time: Time::from(Instant::now()) }
     }
 
     /// A connection came from there: this is the moment to look.
@@ -37,13 +62,11 @@ impl Askers {
         // Another connection may have had this address before.
         self.known.remove(&from);
         let now = Instant::now();
-        self.left = SAVED.min(self.left + now.duration_since(self.at).mul_f64(SHARE));
-        self.at = now;
-        if self.left.is_zero() {
+        if !self.time.is_there(now) {
             return;
         }
         let (found, is_whole) = self.of.holding(from, to, LONGEST);
-        self.left = self.left.saturating_sub(now.elapsed());
+        self.time.spend(now.elapsed());
         let mut names: Vec<String> =
             found.iter().take(NAMED).map(|one| format!("{} ({})", one.program, one.pid)).collect();
         let more = found.len().saturating_sub(NAMED);
@@ -60,5 +83,28 @@ impl Askers {
     /// The processes behind a connection, in words; none if they are not known.
     pub(super) fn who(&self, from: SocketAddr) -> Option<String> {
         self.known.get(&from).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many connections come, and however long each search takes, searching takes its share and no more.
+    #[test]
+    fn a_flood_does_not_make_searching_all_that_is_done() {
+        let begin = Instant::now();
+        let (mut time, mut now, mut spent) = (Time::from(begin), begin, Duration::ZERO);
+        while now < begin + Duration::from_secs(100) {
+            if time.is_there(now) {
+                let search = Duration::from_millis(60);
+                time.spend(search);
+                (now, spent) = (now + search, spent + search);
+            }
+            now += Duration::from_micros(100);
+        }
+        let most = 100.0 * SHARE + SAVED + 0.06;
+        assert!(spent.as_secs_f64() <= most, "{spent:?}");
+        assert!(spent.as_secs_f64() >= 100.0 * SHARE * 0.9, "searches go on: {spent:?}");
     }
 }

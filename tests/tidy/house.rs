@@ -196,3 +196,16 @@ fn contributing_names_every_test_target() {
     named.sort();
     assert_eq!(named, there, "CONTRIBUTING.md lists other test targets than there are");
 }
+
+#[test]
+fn every_fuzz_target_is_one_that_can_be_run() {
+    let manifest = text("fuzz/Cargo.toml");
+    let paths = manifest.lines().filter_map(|line| line.strip_prefix("path = \"")?.strip_suffix('"'));
+    let mut named: Vec<&str> = paths.collect();
+    named.sort_unstable();
+    let tracked = tracked();
+    let of_fuzz = tracked.iter().filter_map(|name| name.strip_prefix("fuzz/"));
+    let mut there: Vec<&str> = of_fuzz.filter(|name| name.ends_with(".rs")).collect();
+    there.sort_unstable();
+    assert_eq!(there, named, "`make fuzz` runs what `fuzz/Cargo.toml` names");
+}

@@ -80,6 +80,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ("stop", AsksNobody(OWN)),
     ("freeze", AsksNobody(OWN)),
     ("offline", AsksNobody(OWN)),
+    ("rules", AsksNobody(OWN)),
     ("thaw", AsksNobody(OWN)),
     ("receipt show", AsksNobody(OWN)),
     ("receipt verify", AsksNobody(OWN)),

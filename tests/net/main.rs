@@ -5,6 +5,7 @@
 mod agents;
 mod asked;
 mod attacks;
+mod changed;
 mod clients;
 mod crossing;
 mod decoys;

@@ -14,8 +14,8 @@ mod secrets;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
 pub(crate) use sandbox::{
-    ApparmorArgs, Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RunArgs, RunOnly,
-    SetupCommand, ShellArgs,
+    ApparmorArgs, Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RulesArgs, RunArgs,
+    RunOnly, SetupCommand, ShellArgs,
 };
 pub(crate) use secrets::Secret;
 
@@ -79,6 +79,8 @@ pub(crate) enum Command {
         /// The run (run_…); the only one if none is named
         run: Option<String>,
     },
+    /// Show which rules the network of a run at work has, or put others in their place
+    Rules(RulesArgs),
     /// Let every process of a run stand still
     Freeze {
         /// The run (run_…); the only one if none is named

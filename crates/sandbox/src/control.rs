@@ -5,9 +5,9 @@
 //! anyway; a socket whose launcher is gone is removed by the next who looks. Not here: what a signal does
 //! ([`crate::running`]), who may ask in a daemon (`access`).
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::net::{
@@ -22,6 +22,8 @@ use crate::receipt::RunId;
 
 /// The longest packet: a plan.
 const MOST_BYTES: usize = 192 * 1024;
+/// The longest text that is left for a run.
+const MOST_LEFT: u64 = 4 * 1024 * 1024;
 
 /// What a run can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub enum Ask {
     Kill,
     /// Let nothing out of it any more.
     Offline,
+    /// Take other rules for the network: they lie beside the socket ([`Control::leave`]).
+    Rules,
     /// Say how the sandbox is made, for a process that joins it.
     Plan,
 }
@@ -60,6 +64,8 @@ pub struct Said {
     pub why: Option<String>,
     /// How the sandbox is made, if that was asked.
     pub plan: Option<Box<Plan>>,
+    /// The hash of the rules of its network, if it has one.
+    pub rules: Option<String>,
 }
 
 /// The launcher's end.
@@ -72,13 +78,19 @@ pub struct Control {
 impl Drop for Control {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
+        let _ = std::fs::remove_file(self.path.with_extension(LEFT));
     }
 }
+
+/// How what is left for a run is called.
+const LEFT: &str = "rules";
 
 /// Its launcher was killed, and what it launched went with it: nothing of it need stay.
 fn forget(folder: &Path, run: &RunId) {
     Groups::forget(&format!("palisade-{run}"));
-    let _ = std::fs::remove_file(folder.join(format!("{run}.sock")));
+    for kind in ["sock", LEFT] {
+        let _ = std::fs::remove_file(folder.join(format!("{run}.{kind}")));
+    }
 }
 
 fn seqpacket() -> rustix::io::Result<OwnedFd> {
@@ -128,6 +140,32 @@ impl Control {
         if let Ok(bytes) = serde_json::to_vec(said) {
             let _ = send(peer, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
+    }
+
+    /// Leaves a text for a run, which takes it when it is told to: it may be longer than a packet.
+    ///
+    /// # Errors
+    /// When it cannot be written, or is too long.
+    pub fn leave(folder: &Path, run: &RunId, text: &[u8]) -> io::Result<()> {
+        if u64::try_from(text.len()).unwrap_or(u64::MAX) > MOST_LEFT {
+            return Err(io::Error::other(format!("it is longer than {MOST_LEFT} bytes")));
+        }
+        let place = folder.join(format!("{run}.{LEFT}"));
+        let whole = place.with_extension(format!("{LEFT}.{}", std::process::id()));
+        let mut new = std::fs::OpenOptions::new();
+        let written = new.write(true).create_new(true).mode(0o600).open(&whole);
+        written.and_then(|mut file| file.write_all(text)).and_then(|()| std::fs::rename(&whole, &place))
+    }
+
+    /// Takes what was left.
+    pub(crate) fn left(&self) -> io::Result<Vec<u8>> {
+        let place = self.path.with_extension(LEFT);
+        let flags = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or_default();
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(&place)?;
+        let _ = std::fs::remove_file(&place);
+        let mut text = Vec::new();
+        file.take(MOST_LEFT).read_to_end(&mut text)?;
+        Ok(text)
     }
 
     /// Asks a run from elsewhere; none if there is no such run at work.

@@ -66,6 +66,9 @@ pub struct Receipt {
     /// Which of its ports are reached from the host's loopback, and where there: `3000 at 127.0.0.1:3000`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<String>,
+    /// The hash of the rules of its network, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Digest>,
     /// What was found.
     pub facts: Facts,
 }

@@ -3,6 +3,7 @@
 //! Flow: [`Held`] -> [`Running`] -> [`Ended`]. Invariant: when [`Running::wait`] comes back, no process of the
 //! sandbox is left. Not here: what was promised and whether it holds ([`crate::receipt`]).
 
+mod asked;
 mod question;
 
 use std::io;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, Winsize};
 
-use crate::control::{Ask, Control, Said};
+use crate::control::Control;
 use crate::freeze;
 use crate::groups::Groups;
 use crate::launch::{Held, LaunchError, Tree};
@@ -75,6 +76,17 @@ pub trait Attendant {
     fn due(&self) -> Option<Instant>;
     /// Lets nothing out any more, and closes what is open.
     fn cut(&mut self);
+    /// Takes other rules for what may be let out, as somebody wrote them; why it does not, if it does not.
+    ///
+    /// # Errors
+    /// When they cannot be used; those before stay.
+    fn change(&mut self, _written: &[u8]) -> Result<(), String> {
+        Err("its network takes no other rules".into())
+    }
+    /// The hash of the rules that hold.
+    fn holds(&self) -> Option<String> {
+        None
+    }
     /// Something came, or it is time; must not wait. `Break` ends the sandbox.
     fn attend(&mut self) -> std::ops::ControlFlow<()>;
     /// Whether everything is to stand still from now on; told once.
@@ -380,50 +392,6 @@ impl Running {
             let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             *attendant = None;
         }
-    }
-
-    /// Does what somebody else asks.
-    fn asked(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
-        let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
-        let mut why = None;
-        let mut freeze =
-            |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
-                Ok(by) => running.frozen = frozen.then_some(by),
-                Err(error) => why = Some(error.to_string()),
-            };
-        match ask {
-            Ask::Tell | Ask::Plan => {}
-            Ask::Offline => {
-                attendant.iter_mut().for_each(|attendant| attendant.cut());
-            }
-            Ask::Freeze => freeze(self, true),
-            Ask::Thaw => freeze(self, false),
-            Ask::Stop => {
-                // What stands still cannot end by itself.
-                if self.frozen.is_some() {
-                    freeze(self, false);
-                }
-                let _ = self.line.signal(u8::try_from(libc::SIGTERM).unwrap_or(15));
-                self.killed_at.get_or_insert(Instant::now() + GRACE);
-            }
-            Ask::Kill => {
-                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
-            }
-        }
-        if ask == Ask::Offline && attendant.is_none() {
-            why = Some("it has no network".into());
-        }
-        let command: Vec<_> = self.plan.command.iter().map(|word| word.to_string_lossy()).collect();
-        let said = Said {
-            done: why.is_none(),
-            pid: self.pid(),
-            command: command.join(" "),
-            frozen: self.frozen.is_some(),
-            by: self.frozen.unwrap_or_default().to_owned(),
-            why,
-            plan: (ask == Ask::Plan).then(|| Box::new(self.plan.clone())),
-        };
-        Control::answer(&peer, &said);
     }
 
     fn heard(&mut self) -> io::Result<()> {

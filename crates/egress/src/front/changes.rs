@@ -2,7 +2,7 @@
 //!
 //! Invariant: a proxy that does not take a change is ended, and the next one is told everything.
 
-use rules::{Rule, Rules};
+use rules::{Limits, Rule, Rules};
 
 use super::{Front, say_rules};
 use crate::control::{Loan, Order};
@@ -67,6 +67,30 @@ impl Front {
             self.gave_up = true;
         }
         Ok(())
+    }
+
+    /// The rules that hold.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Which set of rules that is.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How much the sandbox may do.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Whether nothing is let out any more, whatever rules say.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// Takes back what was lent under a name: it goes nowhere any more, and what is open to its hosts is closed. True if

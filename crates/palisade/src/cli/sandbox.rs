@@ -121,6 +121,25 @@ pub(crate) struct RunArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// `palisade rules`.
+///
+/// With `--allow`, `--preset` or `--rules` these are all the rules from then on. What is open and no longer allowed is
+/// closed within a second, and everything else goes on. A set with one fault changes nothing.
+#[derive(Debug, Args)]
+pub(crate) struct RulesArgs {
+    /// The run (run_…); the only one if none is named
+    pub(crate) run: Option<String>,
+    /// Let it reach this host, as in `palisade run`
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) allow: Vec<String>,
+    /// Let it reach what this set of rules allows
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Vec<String>,
+    /// Let it reach what the rules in this file allow (TOML, see docs/network.md)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
+}
+
 /// A layer that a person can go without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Degradable {

@@ -52,7 +52,7 @@ pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Resul
         Ask::Offline => ("sandbox.offline", "reaches nothing any more"),
         Ask::Stop => ("sandbox.stop", "is being stopped"),
         Ask::Kill => ("sandbox.kill", "is ended"),
-        Ask::Tell | Ask::Plan => return Err(Failure::Usage("there is nothing to do".into())),
+        Ask::Tell | Ask::Plan | Ask::Rules => return Err(Failure::Usage("there is nothing to do".into())),
     };
     let record = OwnRecord::open(&home.state)?;
     let draft = |decision, why: &str| Draft::new(run::who(), action, decision).on(run.as_str()).because(why);
@@ -89,14 +89,14 @@ fn gone(home: &Home, run: &RunId) -> Result<(), Failure> {
     Err(Failure::Program(format!("`{run}` is still there after 10 seconds; try `palisade stop --now {run}`")))
 }
 
-fn asked(home: &Home, run: &RunId, ask: Ask) -> Result<Said, Failure> {
+pub(super) fn asked(home: &Home, run: &RunId, ask: Ask) -> Result<Said, Failure> {
     let folder = folder(home);
     let said = Control::ask(&folder, run, ask).map_err(Failure::file(&folder))?;
     said.ok_or_else(|| Failure::NotFound(format!("`{run}` is not running; `palisade ps` shows what is")))
 }
 
 /// The run that was named; without a name, the only one there is.
-fn named(home: &Home, name: Option<&str>) -> Result<RunId, Failure> {
+pub(super) fn named(home: &Home, name: Option<&str>) -> Result<RunId, Failure> {
     if let Some(name) = name {
         return name.parse().map_err(|error| Failure::Usage(format!("{error}")));
     }

@@ -22,6 +22,7 @@ pub(crate) mod redact;
 mod remembered;
 mod repo;
 mod resolve;
+mod rules;
 pub(crate) mod run;
 mod secret;
 mod setup;
@@ -47,6 +48,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
             live::tell(config.as_deref(), run.as_deref(), ask)
         }
         Command::Offline { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Offline),
+        Command::Rules(args) => rules::run(config.as_deref(), &args),
         Command::Freeze { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Freeze),
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),

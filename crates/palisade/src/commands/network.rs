@@ -5,36 +5,41 @@
 
 mod ask;
 mod asker;
+mod change;
 mod counts;
 mod host;
 mod learn;
 mod login;
 mod publish;
 mod seen;
+mod typed;
 
 use std::io::Write;
-use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use egress::control::Report;
+use egress::control::{Loan, Report};
 use egress::published::Doors;
 use egress::{Front, Told};
 use ledger::{Decision, Draft};
-use rules::{HOST_LOOPBACK, Host, Limits, Rule, Rules};
+use rules::{Host, Rule, Rules};
 use sandbox::profile::{Network as Reach, Profile};
+use sandbox::receipt::Digest;
 use sandbox::{Attendant, Caller, Held, RunId, Spec};
 use serde_json::json;
 
 use self::ask::{Asking, Remembers, Unknown};
 use self::asker::Askers;
+pub(super) use self::change::Kept;
+use self::change::{Change, Started, stays_here};
 use self::counts::Tally;
 use self::learn::Learnt;
 use self::login::Own;
 use self::seen::Seen;
+pub(super) use self::typed::Typed;
 use super::lend::{self, Lending, Lines, Vault};
 use super::login::Renewal;
 use super::record::OwnRecord;
@@ -54,7 +59,8 @@ const USUAL_CONNECTIONS: u64 = 1024;
 /// The network of a run that is to have one.
 pub(super) struct Network {
     front: Front,
-    listed: Vec<IpAddr>,
+    /// What other rules would have to go with.
+    started: Started,
     /// The certificates that the sandbox trusts, as long as it runs.
     bundle: Option<Bundle>,
     /// Variables, and the words in them that stand for secrets.
@@ -112,7 +118,10 @@ impl Network {
         let Own { lent, rule, callbacks } = login::own(agent.as_ref(), &loans, &args.command, caller)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
         let presets = presets.chain(profile.presets.iter().filter(|_| gives).cloned());
-        let (mut written, limits) = rules(args, presets.collect())?;
+        let typed =
+            Typed { allow: &args.allow, preset: &args.preset, rules: &args.rules, limits: &args.net_limit };
+        let (mut written, mut limits) = typed.read(presets.collect())?;
+        limits.connections.get_or_insert(USUAL_CONNECTIONS);
         written.extend(rule);
         let doors = publish::doors(&login::published(&args.publish, callbacks))?;
         let known = |rule: &Rule, written: &[Rule]| written.iter().any(|other| means_the_same(rule, other));
@@ -139,16 +148,8 @@ impl Network {
         if gives && !args.local_only {
             written.extend(remembered(&written, home, caller)?);
         }
-        if args.local_only
-            && let Some(rule) = written.iter().find(|rule| !rule.deny && rule.host != HOST_LOOPBACK)
-        {
-            let host = &rule.host;
-            return Err(Failure::Sandbox(
-                format!(
-                    "--local-only: a rule allows `{host}`, which is not on this machine; only `{HOST_LOOPBACK}` is"
-                ),
-                125,
-            ));
+        if args.local_only {
+            stays_here(&written).map_err(|why| Failure::Sandbox(why, 125))?;
         }
         let is_idle = loans.is_empty() && doors.ports().is_empty() && matches!(unknown, Unknown::Refused);
         if written.is_empty() && is_idle {
@@ -173,6 +174,13 @@ impl Network {
             }
             None => (None, None),
         };
+        let started = Started {
+            local_only: args.local_only,
+            listed,
+            looks,
+            settings: home.settings.clone(),
+            lent: lent_to(&loans),
+        };
         let mut front = Front::new(written, loans, program()?, user).map_err(|faults| wrong(&faults))?;
         if !matches!(unknown, Unknown::Refused) {
             front.ask();
@@ -187,7 +195,12 @@ impl Network {
             false => None,
         };
         let command = output::kept_words(args.command.get(..1).unwrap_or_default()).concat();
-        Ok(Some(Self { front, listed, bundle, words, lines, doors, unknown, remembers, command, renewal }))
+        Ok(Some(Self { front, started, bundle, words, lines, doors, unknown, remembers, command, renewal }))
+    }
+
+    /// Keeps the rules beside the ledger; their hash, for the receipt.
+    pub(super) fn keep(&self, record: &OwnRecord) -> Result<Digest, Failure> {
+        Kept::of(&self.front, record)
     }
 
     /// What is published, for the receipt.
@@ -197,7 +210,7 @@ impl Network {
 
     /// What the sandbox has for it.
     pub(super) fn shape(&self, spec: Spec) -> Result<Spec, Failure> {
-        let spec = spec.captured(self.listed.clone());
+        let spec = spec.captured(self.started.listed.clone());
         let spec = if self.doors.ports().is_empty() { spec } else { spec.entered() };
         let spec = self.words.iter().fold(spec, |spec, (name, word)| spec.variable(name, word));
         let Some(bundle) = &self.bundle else { return Ok(spec) };
@@ -241,7 +254,20 @@ impl Network {
             seen.login(ledger::Decision::Noted, &renewal.name, "lent", None)?;
         }
         let taken_back = TakenBack { lines, record, run: run.clone() };
-        Ok(Watched { front, seen, asking, taken_back, command, untold, was_stolen, stops, renewal, _bundle })
+        let change = Change { started: self.started, record, run: run.clone() };
+        Ok(Watched {
+            front,
+            seen,
+            asking,
+            taken_back,
+            change,
+            command,
+            untold,
+            was_stolen,
+            stops,
+            renewal,
+            _bundle,
+        })
     }
 }
 
@@ -251,6 +277,7 @@ pub(super) struct Watched<'a> {
     seen: Seen<'a>,
     asking: Asking<'a>,
     taken_back: TakenBack<'a>,
+    change: Change<'a>,
     command: String,
     /// What was told, and waits until everything stands still.
     untold: Vec<Told>,
@@ -297,6 +324,14 @@ impl Attendant for Watched<'_> {
     fn cut(&mut self) {
         self.asking.cut();
         self.front.cut();
+    }
+
+    fn change(&mut self, written: &[u8]) -> Result<(), String> {
+        self.change.to(&mut self.front, written)
+    }
+
+    fn holds(&self) -> Option<String> {
+        Kept::of(&self.front, self.change.record).ok().map(|digest| digest.to_string())
     }
 
     fn attend(&mut self) -> ControlFlow<()> {
@@ -430,6 +465,17 @@ impl Summary {
     }
 }
 
+/// Where secrets that are lent go, with all of its paths or some.
+fn lent_to(loans: &[Loan]) -> Vec<(String, u16)> {
+    let by_path = |rule: &Rule| -> Vec<(String, u16)> {
+        rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect()
+    };
+    loans
+        .iter()
+        .flat_map(|loan| loan.hosts.iter().cloned().chain(loan.paths.iter().flat_map(by_path)))
+        .collect()
+}
+
 /// Whether something was typed about what may be reached.
 fn is_typed(args: &RunArgs) -> bool {
     let RunArgs { allow, preset, rules, secret, decoy, publish, ask, learn, .. } = args;
@@ -453,41 +499,6 @@ fn remembered(others: &[Rule], home: &Home, caller: &Caller) -> Result<Vec<Rule>
 fn means_the_same(one: &Rule, other: &Rule) -> bool {
     let bare = |rule: &Rule| Rule { label: None, reason: None, ..rule.clone() };
     bare(one) == bare(other)
-}
-
-/// The rules that were typed, and how much may be done.
-fn rules(args: &RunArgs, presets: Vec<String>) -> Result<(Vec<Rule>, Limits), Failure> {
-    let wrong = |text: String| Failure::Sandbox(text, 125);
-    let (mut all, mut limits) = (Vec::new(), Limits::default());
-    for text in &args.net_limit {
-        let more = Limits::parse(text).map_err(|what| wrong(format!("--net-limit {text}: {what}")))?;
-        limits = limits.and(more);
-    }
-    for text in &args.allow {
-        let rule = Rules::allowing(text).map_err(|what| wrong(format!("--allow {text}: {what}")))?;
-        all.push(Rule { label: Some(format!("--allow {text}")), ..rule });
-    }
-    for path in &args.rules {
-        let text = super::run::bytes(path).map_err(Failure::file(path))?;
-        let text = text.ok_or_else(|| wrong(format!("--rules {}: there is no such file", path.display())))?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let (read, more) =
-            Rules::from_document(&text).map_err(|faults| wrong(format!("{}: {faults}", path.display())))?;
-        limits = limits.and(more);
-        all.extend(read.list().map(|(_, rule, _)| rule.clone()));
-    }
-    let mut presets: Vec<String> = args.preset.iter().cloned().chain(presets).collect();
-    presets.sort();
-    presets.dedup();
-    for name in &presets {
-        let known = || rules::presets::PRESETS.map(|preset| preset.name).join(", ");
-        let preset = rules::presets::find(name).ok_or_else(|| {
-            wrong(format!("--preset {name}: there is no such preset; there are: {}", known()))
-        })?;
-        all.extend(preset.rules().map_err(|faults| wrong(faults.to_string()))?);
-    }
-    limits.connections.get_or_insert(USUAL_CONNECTIONS);
-    Ok((all, limits))
 }
 
 /// A user that nobody is, for the proxy of root: another one for each run, so that no two can reach each other.

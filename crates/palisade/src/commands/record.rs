@@ -1,7 +1,7 @@
 //! The user's own record: the ledger of runs that no daemon knows of, and the receipts it names.
 //!
 //! On disk, below the state directory: `ledger.key` (the one secret, 0600, made at the first run), `ledger/`,
-//! `receipts/RUN.json`. Invariant: a command starts only after the entry that names its receipt is durable.
+//! `receipts/RUN.json`, `rules/HASH.json` (what networks were to reach). Invariant: a command starts only after the entry that names its receipt is durable.
 
 use std::cell::Cell;
 use std::fs::OpenOptions;
@@ -125,6 +125,26 @@ impl OwnRecord {
         new.write(true).create_new(true).mode(0o600);
         let mut file = new.open(&path).map_err(Failure::file(&path))?;
         file.write_all(sealed.to_text().as_bytes()).map_err(Failure::file(&path))
+    }
+}
+
+impl OwnRecord {
+    /// Where the rules of a network are, by their hash.
+    pub(crate) fn rules(&self, hash: &str) -> PathBuf {
+        self.state.join("rules").join(format!("{hash}.json"))
+    }
+
+    /// Keeps the rules of a network beside the ledger; the same ones once.
+    pub(crate) fn keep_rules(&self, hash: &str, text: &[u8]) -> Result<(), Failure> {
+        let path = self.rules(hash);
+        if path.exists() {
+            return Ok(());
+        }
+        directory(&self.state.join("rules"))?;
+        let whole = path.with_extension(std::process::id().to_string());
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&whole);
+        let written = file.and_then(|mut file| file.write_all(text));
+        written.and_then(|()| std::fs::rename(&whole, &path)).map_err(Failure::file(&path))
     }
 }
 

@@ -149,8 +149,11 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
         Ok(observer) => observer,
         Err(failure) => return Err(asked.refused(&record, Refusal::Failed(failure.to_string()), failure)),
     };
-    let published = network.as_ref().map(Network::published).unwrap_or_default();
-    let launched = asked.receipt(&record, &held, &home, words, published)?;
+    let reach = Reach {
+        published: network.as_ref().map(Network::published).unwrap_or_default(),
+        rules: network.as_ref().map(|network| network.keep(&record)).transpose()?,
+    };
+    let launched = asked.receipt(&record, &held, &home, words, reach)?;
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
@@ -251,6 +254,12 @@ struct Words {
     key: SigningKey,
 }
 
+/// What a receipt says of the network.
+struct Reach {
+    published: Vec<String>,
+    rules: Option<Digest>,
+}
+
 impl Asked<'_> {
     fn profile(&self) -> ProfileRef {
         let sha256 = Digest::of(self.profile.to_toml().as_bytes());
@@ -294,7 +303,7 @@ impl Asked<'_> {
         held: &Held,
         home: &Home,
         words: Words,
-        published: Vec<String>,
+        reach: Reach,
     ) -> Result<u64, Failure> {
         let account = held.measure(&home.state.join("binaries")).map_err(|error| broken(&error))?;
         if let Err(differences) = compare(&account.expected, &account.facts) {
@@ -315,7 +324,8 @@ impl Asked<'_> {
             worktree: Some(worktree),
             profile,
             degraded: doctor::degraded_on_record(held.left_out()),
-            published,
+            published: reach.published,
+            rules: reach.rules,
             facts: account.facts,
         };
         let sealed = receipt.seal(&key).map_err(|error| broken(&error))?;

@@ -26,8 +26,9 @@ const MAX_LISTED: usize = 20;
 /// The entry that `who` launched the sandbox of this receipt.
 #[must_use]
 pub fn launch_draft(who: &str, sealed: &Sealed) -> Draft {
-    let Receipt { run, host, build, command, cwd, worktree, profile, degraded, published, facts, .. } =
-        &sealed.receipt;
+    let Receipt {
+        run, host, build, command, cwd, worktree, profile, degraded, published, rules, facts, ..
+    } = &sealed.receipt;
     let list: Vec<String> = degraded.iter().map(|it| format!("{}: {}", it.layer.word(), it.reason)).collect();
     let cause = if list.is_empty() { "found as planned" } else { "found as planned, degraded" };
     let draft = Draft::new(who, LAUNCH, Decision::Allowed)
@@ -54,6 +55,10 @@ pub fn launch_draft(who: &str, sealed: &Sealed) -> Draft {
     let draft = match published.is_empty() {
         true => draft,
         false => draft.with("published", published.join(", ")),
+    };
+    let draft = match rules {
+        Some(rules) => draft.with("rules_sha256", rules.to_string()),
+        None => draft,
     };
     match worktree {
         Some(worktree) => draft.with("worktree", worktree.as_str()),

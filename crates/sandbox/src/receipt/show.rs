@@ -28,6 +28,7 @@ pub fn show(receipt: &Receipt) -> String {
         profile,
         degraded,
         published,
+        rules,
         facts,
     } = receipt;
     let mut table = Table::default();
@@ -46,6 +47,9 @@ pub fn show(receipt: &Receipt) -> String {
     table.said("profile", format!("{} sha256 {}", profile.name, profile.sha256));
     for port in published {
         table.said("published", port.clone());
+    }
+    if let Some(rules) = rules {
+        table.said("rules", format!("sha256 {rules}"));
     }
     table.facts(facts);
     table.text()

@@ -166,6 +166,19 @@ fn what_is_published_is_signed_and_nothing_is_written_in_one_way_only() {
 }
 
 #[test]
+fn egr_19_which_rules_held_is_signed_and_told() {
+    let (one, other) = (Digest::of(b"one set"), Digest::of(b"another"));
+    let with = Receipt { rules: Some(one), ..receipt() };
+    let text = with.clone().seal(&key()).unwrap().to_text();
+    assert!(Sealed::open(&text, &key().verifying_key()).is_ok());
+    assert!(
+        Sealed::open(&text.replace(&one.to_string(), &other.to_string()), &key().verifying_key()).is_err()
+    );
+    assert!(show(&with).contains(&one.to_string()));
+    assert!(!sealed().to_text().contains("rules"));
+}
+
+#[test]
 fn another_version_says_so() {
     let text = sealed().to_text().replace(r#""version":1,"#, r#""version":2,"new":{},"#);
     assert!(matches!(Sealed::from_text(&text), Err(ReceiptError::Version(2))));

@@ -106,6 +106,7 @@ pub(super) fn receipt() -> Receipt {
         worktree: Some("/home/ana/work".into()),
         profile: ProfileRef { name: "dev".into(), sha256: Digest::of(b"dev") },
         published: Vec::new(),
+        rules: None,
         degraded: vec![Degraded { layer: Layer::Cgroup, reason: "no delegation".into() }],
         facts: facts(),
     }

@@ -1,0 +1,208 @@
+//! Other rules for a run at work, and which rules hold.
+//!
+//! Flow: a set that somebody wrote -> does it go with what the run was started with? -> the record -> the proxy, as one change.
+//! Invariants: a set with one fault changes nothing; what cannot be recorded is not done; what a run was not made for
+//! (addresses that are not led here, looking inside without an authority) it does not get later.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use egress::Front;
+use ledger::{Decision, Draft};
+use rules::{Access, HOST_LOOPBACK, Host, Limits, Look, Rule, Rules};
+use sandbox::RunId;
+use sandbox::receipt::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::host;
+use crate::commands::record::OwnRecord;
+use crate::commands::run::who;
+use crate::failure::Failure;
+
+/// What such a change is called in the ledger.
+const RULES: &str = "network.rules";
+
+/// A set of rules as it is kept beside the ledger, under its hash.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::commands) struct Kept {
+    pub(in crate::commands) rules: Vec<Rule>,
+    pub(in crate::commands) limits: Limits,
+}
+
+impl Kept {
+    /// Keeps what holds now; its hash.
+    pub(super) fn of(front: &Front, record: &OwnRecord) -> Result<Digest, Failure> {
+        Self { rules: front.rules().to_vec(), limits: front.limits() }.keep(record)
+    }
+
+    fn keep(&self, record: &OwnRecord) -> Result<Digest, Failure> {
+        let text = serde_json::to_vec(self).map_err(|error| Failure::Program(error.to_string()))?;
+        let digest = Digest::of(&text);
+        record.keep_rules(&digest.to_string(), &text)?;
+        Ok(digest)
+    }
+}
+
+/// What a run was started with, as far as its rules have to go with it.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) local_only: bool,
+    /// Addresses that are led to the proxy.
+    pub(super) listed: Vec<IpAddr>,
+    /// Whether what is inside trusts an authority of its own.
+    pub(super) looks: bool,
+    /// Where the daemon's settings are.
+    pub(super) settings: PathBuf,
+    /// Where secrets go that are lent.
+    pub(super) lent: Vec<(String, u16)>,
+}
+
+/// Changes the rules of one run.
+pub(super) struct Change<'a> {
+    pub(super) started: Started,
+    pub(super) record: &'a OwnRecord,
+    pub(super) run: RunId,
+}
+
+impl Change<'_> {
+    /// Puts other rules in force, or says why it does not.
+    pub(super) fn to(&self, front: &mut Front, written: &[u8]) -> Result<(), String> {
+        let entry =
+            |decision, why: &str| Draft::new(who(), RULES, decision).on(self.run.as_str()).because(why);
+        let rules = match self.started.fitting(front.is_cut(), written) {
+            Ok(rules) => rules,
+            Err(why) => {
+                let told = self.record.append_narrowing(&entry(Decision::Refused, &why));
+                return Err(told
+                    .err()
+                    .map_or_else(|| why.clone(), |failure| format!("{why}; and {failure}")));
+            }
+        };
+        let unrecorded = |failure: Failure| format!("{failure}; nothing was changed");
+        let kept = Kept { rules, limits: front.limits() };
+        let digest = kept.keep(self.record).map_err(unrecorded)?;
+        let draft = entry(Decision::Allowed, "asked by its user")
+            .with("rules", kept.rules.len().to_string())
+            .with("rules_sha256", digest.to_string())
+            .with("generation", (front.generation() + 1).to_string());
+        self.record.append(&draft).map_err(unrecorded)?;
+        front.change(kept.rules).map_err(|faults| faults.to_string())
+    }
+}
+
+impl Started {
+    /// The rules that were written, if they go with what the run was started with.
+    fn fitting(&self, is_cut: bool, written: &[u8]) -> Result<Vec<Rule>, String> {
+        if is_cut {
+            return Err("it was cut off from the network for good".into());
+        }
+        let mut rules: Vec<Rule> = serde_json::from_slice(written).map_err(|error| error.to_string())?;
+        if self.local_only {
+            stays_here(&rules)?;
+        }
+        host::check(&rules, &self.settings).map_err(|failure| failure.to_string())?;
+        self.opens(&mut rules)?;
+        let compiled = Rules::compile(rules.clone()).map_err(|faults| faults.to_string())?;
+        for (host, port) in &self.lent {
+            let decision = host.parse::<Host>().map(|host| compiled.connect(&host, *port));
+            if matches!(decision, Ok(rules::Decision::Allowed { look: Look::Pass, .. })) {
+                return Err(format!(
+                    "a rule passes `{host}` on unopened, and a secret that is lent goes there; name that host by itself"
+                ));
+            }
+        }
+        let is_strange = |rule: &&Rule| match rule.host.parse() {
+            Ok(Host::Address(address)) => !rule.deny && !self.listed.contains(&address),
+            Ok(Host::Name(_)) | Err(_) => false,
+        };
+        if let Some(rule) = rules.iter().find(is_strange) {
+            let host = &rule.host;
+            return Err(format!("`{host}` is an address; those have to be named when a run begins"));
+        }
+        if !self.looks && compiled.list().any(|(_, _, look)| look == Some(Look::Inspect)) {
+            return Err(
+                "a rule looks inside, and this run was begun without one that does, so nothing in it trusts \
+                        what would be needed for that; start it anew"
+                    .into(),
+            );
+        }
+        Ok(rules)
+    }
+
+    /// Where a secret is lent, what goes there is looked into.
+    fn opens(&self, rules: &mut [Rule]) -> Result<(), String> {
+        let is_lent = |rule: &Rule| {
+            self.lent.iter().any(|(host, port)| rule.host == *host && rule.ports.contains(port))
+        };
+        for rule in rules.iter_mut().filter(|rule| !rule.deny && is_lent(rule)) {
+            if rule.access == Some(Access::Pass) {
+                let host = &rule.host;
+                return Err(format!("a rule passes `{host}` on unopened, so no secret can be put in there"));
+            }
+            rule.access = Some(Access::Inspect);
+        }
+        Ok(())
+    }
+}
+
+/// Refuses rules that lead off this machine.
+pub(super) fn stays_here(rules: &[Rule]) -> Result<(), String> {
+    match rules.iter().find(|rule| !rule.deny && rule.host != HOST_LOOPBACK) {
+        None => Ok(()),
+        Some(rule) => {
+            let host = &rule.host;
+            Err(format!(
+                "--local-only: a rule allows `{host}`, which is not on this machine; only `{HOST_LOOPBACK}` is"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn started() -> Started {
+        Started {
+            local_only: false,
+            listed: vec!["93.184.216.34".parse().unwrap()],
+            looks: true,
+            settings: PathBuf::from("/nonexistent"),
+            lent: vec![("api.site.test".into(), 443)],
+        }
+    }
+
+    fn fits(started: &Started, rules: &str) -> Result<Vec<Rule>, String> {
+        let read = Rules::from_toml(rules).map_err(|faults| faults.to_string())?;
+        let written: Vec<&Rule> = read.list().map(|(_, rule, _)| rule).collect();
+        started.fitting(false, &serde_json::to_vec(&written).unwrap())
+    }
+
+    #[test]
+    fn egr_18_other_rules_have_to_go_with_what_a_run_was_started_with() {
+        let all = started();
+        assert!(fits(&all, "[[rule]]\nhost = 'site.test'\npaths = ['/a']").is_ok());
+        assert!(fits(&all, "[[rule]]\nhost = '93.184.216.34'").is_ok());
+        assert!(fits(&all, "").is_ok(), "no rules are rules");
+        let opened = fits(&all, "[[rule]]\nhost = 'api.site.test'").unwrap();
+        assert_eq!(opened[0].access, Some(Access::Inspect), "a secret goes there");
+        for (started, rules, why) in [
+            (all, "[[rule]]\nhost = '93.184.216.35'", "is an address"),
+            (started(), "[[rule]]\nhost = 'api.site.test'\naccess = 'pass'", "unopened"),
+            (started(), "[[rule]]\nhost = '*.site.test'", "name that host by itself"),
+            (started(), "[[rule]]\nhost = 'host.palisade.local'\nports = [7717]", "daemon"),
+            (
+                Started { looks: false, ..started() },
+                "[[rule]]\nhost = 'x.test'\npaths = ['/a']",
+                "start it anew",
+            ),
+            (Started { local_only: true, ..started() }, "[[rule]]\nhost = 'x.test'", "--local-only"),
+        ] {
+            let refused = fits(&started, rules).unwrap_err();
+            assert!(refused.contains(why), "{rules}: {refused}");
+        }
+        assert!(started().fitting(true, b"[]").is_err(), "cut off is cut off");
+        assert!(started().fitting(false, b"[{\"host\": \"x.test\", \"speed\": 1}]").is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! What others ask of a run at work: to say who it is, to stand still, to end, and what of its network is to change.
+
+use std::time::Instant;
+
+use super::{Attendant, GRACE, Running};
+use crate::control::{Ask, Control, Said};
+use crate::freeze;
+
+/// What is said of a run whose network cannot be changed, since there is none.
+const NO_NETWORK: &str = "it has no network";
+
+impl Running {
+    /// Does what somebody else asks.
+    pub(super) fn asked(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
+        let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
+        let mut why = None;
+        let mut freeze =
+            |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
+                Ok(by) => running.frozen = frozen.then_some(by),
+                Err(error) => why = Some(error.to_string()),
+            };
+        match ask {
+            Ask::Tell | Ask::Plan => {}
+            Ask::Offline => {
+                attendant.iter_mut().for_each(|attendant| attendant.cut());
+            }
+            Ask::Rules => why = self.changed(attendant).err(),
+            Ask::Freeze => freeze(self, true),
+            Ask::Thaw => freeze(self, false),
+            Ask::Stop => {
+                // What stands still cannot end by itself.
+                if self.frozen.is_some() {
+                    freeze(self, false);
+                }
+                let _ = self.line.signal(u8::try_from(libc::SIGTERM).unwrap_or(15));
+                self.killed_at.get_or_insert(Instant::now() + GRACE);
+            }
+            Ask::Kill => {
+                let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+            }
+        }
+        if ask == Ask::Offline && attendant.is_none() {
+            why = Some(NO_NETWORK.into());
+        }
+        let command: Vec<_> = self.plan.command.iter().map(|word| word.to_string_lossy()).collect();
+        let said = Said {
+            done: why.is_none(),
+            pid: self.pid(),
+            command: command.join(" "),
+            frozen: self.frozen.is_some(),
+            by: self.frozen.unwrap_or_default().to_owned(),
+            why,
+            plan: (ask == Ask::Plan).then(|| Box::new(self.plan.clone())),
+            rules: attendant.as_ref().and_then(|attendant| attendant.holds()),
+        };
+        Control::answer(&peer, &said);
+    }
+
+    /// Takes the rules that somebody left.
+    fn changed(&self, attendant: &mut Option<&mut dyn Attendant>) -> Result<(), String> {
+        let attendant = attendant.as_mut().ok_or(NO_NETWORK)?;
+        let left = self.control.as_ref().map(Control::left);
+        let left = left.ok_or("nothing was left for it")?.map_err(|error| error.to_string())?;
+        attendant.change(&left)
+    }
+}

@@ -66,6 +66,9 @@ pub enum BadHello {
     /// Another message first.
     #[error("the first message of the connection is not a client hello")]
     OtherMessage,
+    /// In the form of an earlier time.
+    #[error("the client greets in a form that cannot name a host")]
+    Old,
     /// A record that is empty, too long, of another type or version, or one too many.
     #[error("the client hello is split over records that are odd or too many")]
     Records,
@@ -86,8 +89,32 @@ pub enum BadHello {
     Name(#[source] BadHost),
 }
 
+/// The kinds of records that TLS has. Some servers take others before the first hello.
+const RECORDS: std::ops::RangeInclusive<u8> = 20..=24;
+
+/// Whether bytes that begin with this one could be TLS.
+#[must_use]
+pub fn could_be(first: u8) -> bool {
+    RECORDS.contains(&first) || first >= 0x80
+}
+
 /// Reads what there is so far.
 pub fn read(prefix: &[u8]) -> Result<Reading, BadHello> {
+    match *prefix {
+        [kind] if RECORDS.contains(&kind) => return Ok(Reading::NeedMore),
+        [kind, 3, ..] if kind != HANDSHAKE && RECORDS.contains(&kind) => return Err(BadHello::OtherMessage),
+        // As clients greeted before there were names in it; there are servers that answer it with any version.
+        [0x80..=0xff, _, CLIENT_HELLO, 3, ..] | [0x80..=0xff, _, CLIENT_HELLO, 0, 2, ..] => {
+            return Err(BadHello::Old);
+        }
+        [0x80..=0xff]
+        | [0x80..=0xff, _]
+        | [0x80..=0xff, _, CLIENT_HELLO]
+        | [0x80..=0xff, _, CLIENT_HELLO, 0] => {
+            return Ok(Reading::NeedMore);
+        }
+        _ => {}
+    }
     if !prefix.iter().zip([HANDSHAKE, 3]).all(|(is, must)| *is == must) {
         return Ok(Reading::NotTls);
     }

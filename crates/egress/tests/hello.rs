@@ -105,12 +105,31 @@ fn every_beginning_needs_more_and_every_split_gives_the_same() {
 
 #[test]
 fn other_protocols_are_told_at_once() {
-    for other in
-        [&b"G"[..], b"GET / HTTP/1.1\r\n", b"SSH-2.0", b"\x16\x02", b"\x80\x2e\x01\x03\x01", b"\x15\x03\x01"]
-    {
+    for other in [
+        &b"G"[..],
+        b"GET / HTTP/1.1\r\n",
+        b"SSH-2.0",
+        b"\x16\x02",
+        b"\x15\x02",
+        b"\x80\x2e\x02",
+        b"\x80\x2e\x01\x04",
+    ] {
         assert_eq!(read(other), Ok(Reading::NotTls), "{other:?}");
     }
     assert_eq!(read(b""), Ok(Reading::NeedMore));
+}
+
+#[test]
+fn adv_n09_a_greeting_that_can_name_nobody_is_none_that_passes() {
+    for old in [&b"\x80\x2e\x01\x03\x01"[..], b"\x80\x2e\x01\x00\x02", b"\xff\xff\x01\x03\x03\x00"] {
+        assert_eq!(read(old), Err(BadHello::Old), "{old:?}");
+        (1..4).for_each(|count| assert_eq!(read(&old[..count]), Ok(Reading::NeedMore), "{old:?}"));
+    }
+    // Another record of TLS before it.
+    for before in [&b"\x14\x03\x03\x00\x01\x01"[..], b"\x15\x03\x01", b"\x17\x03"] {
+        assert_eq!(read(before), Err(BadHello::OtherMessage), "{before:?}");
+        assert_eq!(read(&before[..1]), Ok(Reading::NeedMore), "{before:?}");
+    }
 }
 
 #[test]

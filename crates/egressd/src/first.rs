@@ -11,12 +11,11 @@ use tokio::time::{Instant, timeout_at};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long one that may wait for the server is listened to.
 const GLANCE: Duration = Duration::from_millis(200);
-/// The most that is read before it is known what it is.
-const MOST: usize = hello::MAX_HELLO + 1024;
-/// The longest word that may be a method.
-const WORD: usize = 64;
-/// The longest first line that is waited for.
+/// The longest first line that is waited for, with what stands before it. Nobody but a client of the web says so much without
+/// an end, and our reader of requests takes no more.
 const LINE: usize = 16 * 1024;
+/// The one blank that Rust does not count.
+const VERTICAL_TAB: u8 = 0x0b;
 
 /// What a connection is for.
 #[derive(Debug)]
@@ -78,10 +77,7 @@ pub(crate) async fn read(stream: &TcpStream, bytes: &mut Vec<u8>, waits: Waits) 
 
 /// What these bytes begin; none if they are too few.
 fn judged(bytes: &[u8]) -> Option<First> {
-    if bytes.len() > MOST {
-        return Some(First::Other);
-    }
-    if bytes.first() == Some(&0x16) {
+    if bytes.first().is_some_and(|first| hello::could_be(*first)) {
         return match hello::read(bytes) {
             Ok(Reading::NeedMore) => None,
             Ok(Reading::NotTls) => Some(First::Other),
@@ -89,26 +85,31 @@ fn judged(bytes: &[u8]) -> Option<First> {
             Err(bad) => Some(First::OddTls(bad)),
         };
     }
-    // Some servers take empty lines before a request, and methods that nobody has heard of: what says that it is HTTP
-    // somewhere in its first line is taken for it, and read by our rules.
-    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-    let rest = bytes.get(blank..).unwrap_or_default();
+    // Some servers take empty lines before a request, other blanks than one space in its first line, methods that nobody has
+    // heard of and lines of any length: what could be a request to one of them is taken for it, and read by our rules.
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace() || *byte == VERTICAL_TAB;
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    let word = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
-    if word.len() > WORD || !word.iter().all(is_plain) {
+    let blanks = bytes.iter().take_while(|byte| is_blank(byte)).count();
+    let rest = bytes.get(blanks..).unwrap_or_default();
+    let mut words = rest.split(is_blank).filter(|word| !word.is_empty());
+    if !words.next().unwrap_or_default().iter().all(is_plain) {
         return Some(First::Other);
     }
-    if word.len() == rest.len() {
-        return None;
-    }
-    let (line, is_whole) = match rest.iter().position(|byte| *byte == b'\n') {
-        Some(end) => (rest.get(..end).unwrap_or_default(), true),
-        None => (rest, rest.len() > LINE),
-    };
-    if line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/")) {
+    let end = rest.iter().position(|byte| *byte == b'\n');
+    let line = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+    let has_version = line.windows(5).any(|word| word.eq_ignore_ascii_case(b"HTTP/"));
+    if has_version || bytes.len() > LINE {
         return Some(First::Http);
     }
-    is_whole.then_some(First::Other)
+    end.map(|_| if is_request(line, is_blank) { First::Http } else { First::Other })
+}
+
+/// Whether a line without a version asks for something, as the first servers of the web had it.
+fn is_request(line: &[u8], is_blank: impl Fn(&u8) -> bool) -> bool {
+    let mut words = line.split(is_blank).filter(|word| !word.is_empty());
+    let method = words.next().unwrap_or_default();
+    let target = words.next().unwrap_or_default().to_ascii_lowercase();
+    method.iter().all(u8::is_ascii_alphabetic) && (target.starts_with(b"/") || target.starts_with(b"http:"))
 }
 
 /// Reads what there is.
@@ -130,7 +131,21 @@ mod tests {
     #[test]
     fn the_first_bytes_tell_what_comes() {
         let word = |bytes: &[u8]| judged(bytes).map(|first| format!("{first:?}"));
-        for undecided in ["", "G", "GET / ", "POS", "\u{16}", "\r\n", "\r\nGET", "SSH-2.0-x", "EHLO x"] {
+        let long = "A".repeat(70);
+        for undecided in [
+            "",
+            "G",
+            "GET / ",
+            "POS",
+            "\u{16}",
+            "\u{15}",
+            "\r\n",
+            "\r\nGET",
+            "SSH-2.0-x",
+            "EHLO x",
+            &long,
+            "\t ",
+        ] {
             assert_eq!(word(undecided.as_bytes()), None, "{undecided:?}");
         }
         let requests = [
@@ -140,13 +155,36 @@ mod tests {
             "get / http/1.1",
             "GET /a\u{7f}\u{0}b HTTP/1.1\r\n",
             "\r\n\nGET / HTTP/1.1 \r\n",
+            // What some servers take for a request all the same.
+            "GET\t/\tHTTP/1.1\r\n",
+            "\tGET / HTTP/1.1\r\n",
+            "GET\u{b}/ HTTP/1.1\r\n",
+            "GET /\r\n",
+            "GET  /x\n",
+            "GET http://other.test/\r\n",
+            &format!("{long} / HTTP/1.1\r\n"),
+            &format!("GET /{}", "a".repeat(LINE)),
+            &"A".repeat(LINE + 1),
+            &"\r\n".repeat(LINE),
         ];
         for http in requests {
             assert_eq!(word(http.as_bytes()).as_deref(), Some("Http"), "{http:?}");
         }
-        for other in ["SSH-2.0-x\r\n", "GET /\r\n", "\u{0}", "EHLO x\r\n", "*1\r\n$4\r\nPING\r\n", "\u{1}abc"]
+        for other in
+            ["SSH-2.0-x\r\n", "\u{0}", "EHLO x\r\n", "*1\r\n$4\r\nPING\r\n", "\u{1}abc", "get key\r\n"]
         {
             assert_eq!(word(other.as_bytes()).as_deref(), Some("Other"), "{other:?}");
         }
+        // Greetings of TLS that name nobody: another record first, and the form of an earlier time.
+        for odd in [
+            &[0x15, 3, 1, 0, 2, 1, 0][..],
+            &[0x14, 3, 3, 0, 1, 1],
+            &[0x80, 0x2e, 1, 3, 1, 0],
+            &[0x80, 0x2e, 1, 0, 2, 0],
+        ] {
+            assert!(word(odd).is_some_and(|word| word.starts_with("OddTls")), "{odd:?}");
+        }
+        assert_eq!(word(&[0x80, 0x2e]), None);
+        assert_eq!(word(&[0x80, 0x2e, 7]).as_deref(), Some("Other"));
     }
 }

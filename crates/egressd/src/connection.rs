@@ -255,7 +255,7 @@ async fn pass(admitted: Admitted, is_silent: bool) {
         }
     };
     house.judged(&wanted, allowed, Some(address)).await;
-    let moved = Moved { quota: Some(Arc::clone(&house.quota)), ..Moved::default() };
+    let moved = Moved::counted(Arc::clone(&house.quota));
     let carries = async {
         if !read.is_empty() {
             moved.out().check(&read)?;

@@ -51,6 +51,7 @@ pub(crate) async fn dial(
         match timeout(DIALLING, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 let _ = stream.set_nodelay(true);
+                let _ = stays_alive(&stream);
                 return Ok((stream, address));
             }
             Ok(Err(error)) => last = error,
@@ -58,6 +59,15 @@ pub(crate) async fn dial(
         }
     }
     Err(NotDialled::Unanswered(host.to_string(), last))
+}
+
+/// Has the kernel look now and then whether the other end is still there: one that is gone without a word ends.
+fn stays_alive(stream: &TcpStream) -> rustix::io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(120))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(30))?;
+    sockopt::set_tcp_keepcnt(stream, 4)
 }
 
 /// All addresses of a host, each of them judged.

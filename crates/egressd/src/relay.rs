@@ -5,8 +5,9 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rules::Host;
 use rustix::net::RecvFlags;
@@ -24,6 +25,12 @@ const AT_ONCE: usize = 1 << 20;
 const MOST_KEPT: usize = 64;
 /// How much a pipe holds, where one may have that much.
 const ROOM: usize = 1 << 20;
+
+/// How often it is looked whether anything moves. Once one side has said everything, the other one may be silent for as long.
+const LOOKS: Duration = Duration::from_secs(15 * 60);
+/// How often nothing may have moved while both sides may still speak: two hours and a quarter. Who stands between two networks
+/// has to let a connection rest for two hours and four minutes (RFC 5382).
+const RESTS: u32 = 9;
 
 /// Pipes that nobody uses just now.
 #[derive(Debug, Default)]
@@ -59,12 +66,23 @@ impl Pipes {
 }
 
 /// What went each way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Moved {
     pub(crate) sent: AtomicU64,
     pub(crate) received: AtomicU64,
+    /// Whether one side has said everything.
+    is_half: AtomicBool,
+    /// How often it is looked.
+    looks: Duration,
     /// Where it counts for the whole sandbox, if it does.
-    pub(crate) quota: Option<Arc<Quota>>,
+    quota: Option<Arc<Quota>>,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        let [sent, received] = [AtomicU64::new(0), AtomicU64::new(0)];
+        Self { sent, received, is_half: AtomicBool::new(false), looks: LOOKS, quota: None }
+    }
 }
 
 /// One direction of what goes.
@@ -76,6 +94,11 @@ pub(crate) struct Meter<'a> {
 }
 
 impl Moved {
+    /// Nothing yet; it counts for the whole sandbox.
+    pub(crate) fn counted(quota: Arc<Quota>) -> Self {
+        Self { quota: Some(quota), ..Self::default() }
+    }
+
     /// What goes out.
     pub(crate) fn out(&self) -> Meter<'_> {
         Meter { count: &self.sent, quota: self.quota.as_deref(), is_out: true }
@@ -84,6 +107,20 @@ impl Moved {
     /// What comes back.
     fn back(&self) -> Meter<'_> {
         Meter { count: &self.received, quota: self.quota.as_deref(), is_out: false }
+    }
+
+    /// Comes back when nothing has moved for too long.
+    pub(crate) async fn rested(&self) -> io::Error {
+        let mut still = 0;
+        loop {
+            let now = || (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed));
+            let before = (now(), self.is_half.load(Ordering::Relaxed));
+            tokio::time::sleep(self.looks).await;
+            still = if now() == before.0 { still + 1 } else { 0 };
+            if still >= RESTS || still > 0 && before.1 {
+                return io::Error::new(io::ErrorKind::TimedOut, "nobody said anything for too long");
+            }
+        }
     }
 }
 
@@ -134,8 +171,31 @@ pub(crate) async fn both(
     outside: &TcpStream,
     moved: &Moved,
 ) -> io::Result<()> {
-    tokio::try_join!(one(pipes, inside, outside, moved.out()), one(pipes, outside, inside, moved.back()))?;
-    Ok(())
+    let out = async {
+        one(pipes, inside, outside, moved.out()).await?;
+        moved.is_half.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    both_ways(out, pipes, inside, outside, moved).await
+}
+
+/// Carries back what comes while this goes out, until both have ended or nothing moves any more.
+async fn both_ways(
+    out: impl Future<Output = io::Result<()>>,
+    pipes: &Pipes,
+    inside: &TcpStream,
+    outside: &TcpStream,
+    moved: &Moved,
+) -> io::Result<()> {
+    let back = async {
+        one(pipes, outside, inside, moved.back()).await?;
+        moved.is_half.store(true, Ordering::Relaxed);
+        Ok(())
+    };
+    tokio::select! {
+        carried = async { tokio::try_join!(out, back) } => carried.map(drop),
+        rested = moved.rested() => Err(rested),
+    }
 }
 
 /// The same for a client that lets its server speak first: what it then says itself is looked at like any first words.
@@ -166,10 +226,11 @@ pub(crate) async fn spoken_to(
                 Err(error) => return Err(error),
             }
         }
-        one(pipes, inside, outside, moved.out()).await
+        one(pipes, inside, outside, moved.out()).await?;
+        moved.is_half.store(true, Ordering::Relaxed);
+        Ok(())
     };
-    tokio::try_join!(speaks, one(pipes, outside, inside, moved.back()))?;
-    Ok(())
+    both_ways(speaks, pipes, inside, outside, moved).await
 }
 
 /// Carries everything one way.
@@ -261,6 +322,28 @@ mod tests {
         carried.unwrap();
         assert_eq!(moved.sent.load(Ordering::Relaxed), 5_000_000);
         assert_eq!(moved.received.load(Ordering::Relaxed), 6);
+    }
+
+    #[tokio::test]
+    async fn adv_n16_a_connection_on_which_nothing_moves_ends_and_sooner_when_one_side_has_ended() {
+        let looks = Duration::from_millis(100);
+        for (is_half, least) in [(false, 9), (true, 1)] {
+            let ((mut client, inside), (outside, mut server)) = (pair().await, pair().await);
+            let (pipes, moved) = (Pipes::default(), Moved { looks, ..Moved::default() });
+            let begun = std::time::Instant::now();
+            let talk = async {
+                client.write_all(b"hello").await.unwrap();
+                server.read_exact(&mut [0; 5]).await.unwrap();
+                if is_half {
+                    client.shutdown().await.unwrap();
+                }
+            };
+            let (carried, ()) = tokio::join!(both(&pipes, &inside, &outside, &moved), talk);
+            assert_eq!(carried.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            let rested = begun.elapsed();
+            assert!(rested >= looks * least, "{is_half}: {rested:?}");
+            assert!(!is_half || rested < looks * 9, "it does not wait as if both could speak: {rested:?}");
+        }
     }
 
     #[tokio::test]

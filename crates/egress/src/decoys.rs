@@ -1,7 +1,7 @@
 //! Decoys on their way out: in names that a sandbox asks for, and in what it sends. Whoever carries one is a thief.
 //!
 //! Letters and digits count, without regard to case or to what stands between them, so a decoy is known in rows, with signs
-//! between, in base 64, 32 and 16, escaped, backwards, and by a piece of it.
+//! between, in base 64, 32 and 16, escaped, backwards, in characters that nobody sees, and by a piece of it.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ impl Decoys {
     /// Looks through something that passes by.
     #[must_use]
     pub fn scan(&self) -> Scan<'_> {
-        Scan { decoys: self, last: [0; PIECE], seen: 0 }
+        Scan { decoys: self, last: [0; PIECE], seen: 0, unseen: Unseen::default() }
     }
 }
 
@@ -53,6 +53,32 @@ pub struct Scan<'a> {
     /// The last letters and digits.
     last: [u8; PIECE],
     seen: usize,
+    unseen: Unseen,
+}
+
+/// How much has come of a character that stands for one of ASCII and that nobody sees: U+E0020 to U+E007F, four bytes each.
+#[derive(Debug, Default)]
+struct Unseen {
+    came: u8,
+    high: u8,
+}
+
+impl Unseen {
+    /// What a byte means, if it is not a part of more.
+    fn read(&mut self, byte: u8) -> Option<u8> {
+        let (came, meant) = match (self.came, byte) {
+            (_, 0xf3) => (1, None),
+            (1, 0xa0) => (2, None),
+            (2, 0x80 | 0x81) => {
+                self.high = byte & 1;
+                (3, None)
+            }
+            (3, 0x80..=0xbf) => (0, Some(self.high << 6 | byte & 0x3f)),
+            (_, byte) => (0, Some(byte)),
+        };
+        self.came = came;
+        meant
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -61,7 +87,8 @@ impl<'a> Scan<'a> {
         if self.decoys.pieces.is_empty() {
             return None;
         }
-        for byte in bare(bytes) {
+        for byte in bytes {
+            let Some(byte) = self.unseen.read(*byte).and_then(letter) else { continue };
             self.last.rotate_left(1);
             self.last[PIECE - 1] = byte;
             self.seen = self.seen.saturating_add(1);
@@ -77,7 +104,11 @@ impl<'a> Scan<'a> {
 
 /// Letters and digits only, small.
 fn bare(bytes: &[u8]) -> impl Iterator<Item = u8> {
-    bytes.iter().filter(|byte| byte.is_ascii_alphanumeric()).map(u8::to_ascii_lowercase)
+    bytes.iter().filter_map(|byte| letter(*byte))
+}
+
+fn letter(byte: u8) -> Option<u8> {
+    byte.is_ascii_alphanumeric().then(|| byte.to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -103,7 +134,22 @@ mod tests {
         let base = String::from_utf8(base_32(format!("xy{WORD}").as_bytes())).unwrap();
         let rows = STANDARD.encode(format!("some text {WORD} and more"));
         let lines: String = WORD.chars().flat_map(|letter| [letter, '\n']).collect();
-        for text in [WORD.to_owned(), WORD.to_uppercase(), hex, escaped, json, backwards, base, rows, lines] {
+        let unseen: String =
+            WORD.bytes().map(|byte| char::from_u32(0xe0000 + u32::from(byte)).unwrap()).collect();
+        let wide: String = WORD.chars().flat_map(|letter| [letter, '\0']).collect();
+        for text in [
+            WORD.to_owned(),
+            WORD.to_uppercase(),
+            hex,
+            escaped,
+            json,
+            backwards,
+            base,
+            rows,
+            lines,
+            unseen,
+            wide,
+        ] {
             let parts: Vec<&str> =
                 text.as_bytes().chunks(12).map(|part| str::from_utf8(part).unwrap()).collect();
             for between in ["", ".", "\n", "\r\n ", ":"] {

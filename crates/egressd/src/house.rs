@@ -220,6 +220,10 @@ impl House {
             Ok(rules) => {
                 self.holds.store(Arc::new(Generation { rules }));
                 self.turn.send_replace(generation);
+                // It may have been seen meanwhile, and these would come after what that did.
+                if self.was_stolen.load(Ordering::Acquire) {
+                    self.shut();
+                }
                 Report::Holds { generation }
             }
             Err(faults) => Report::Unusable { generation, why: faults.to_string() },
@@ -290,11 +294,16 @@ impl House {
         if let Some(name) = self.lent().stolen() {
             // Here and now, whoever hears of it when: what is open is closed, and nothing more goes out.
             self.was_stolen.store(true, Ordering::Release);
-            self.holds.store(Arc::new(Generation::none()));
-            self.turn.send_if_modified(|turn| *turn != u64::MAX && std::mem::replace(turn, STOLEN) != STOLEN);
+            self.shut();
             let _ = self.urgent.send(shortened(Report::Stolen { wanted: wanted.clone(), name }));
         }
         self.say(Report::Finding { wanted: wanted.clone(), what }).await;
+    }
+
+    /// Nothing more goes out, and what is open is closed.
+    fn shut(&self) {
+        self.holds.store(Arc::new(Generation::none()));
+        self.turn.send_if_modified(|turn| *turn != u64::MAX && std::mem::replace(turn, STOLEN) != STOLEN);
     }
 
     /// What the sandbox may know of its network: what it may reach, what was refused, and what to do about it.

@@ -129,6 +129,9 @@ pub(crate) enum Trouble {
     /// What came cannot be read in one way only.
     #[error("{0}")]
     Odd(String),
+    /// What the client sends after its head cannot be read in one way only, or does not come.
+    #[error("{0}")]
+    Garbled(String),
     /// The connection broke.
     #[error(transparent)]
     Broken(#[from] io::Error),
@@ -144,6 +147,18 @@ pub(crate) enum Trouble {
     /// Nobody waits for it any more.
     #[error("the other side gave it up")]
     Gone,
+}
+
+impl Trouble {
+    /// What a client is told whose request has gone nowhere yet.
+    fn refusal(&self) -> Option<Refusal> {
+        let status = match self {
+            Self::Odd(_) | Self::Garbled(_) => 400,
+            Self::Refused(_) => 403,
+            Self::Broken(_) | Self::Astray(_) | Self::Tightened | Self::Gone => return None,
+        };
+        Some(Refusal { why: self.to_string(), status, closes: true })
+    }
 }
 
 /// Requests that anybody can read.
@@ -187,8 +202,13 @@ pub(crate) async fn talk(way: &Way, mut inside: Read<Wire>) {
 async fn refuse_whole(way: &Way, inside: &mut Wire, why: String) {
     let wanted = Wanted { host: way.host.to_string(), port: way.port, ..Wanted::default() };
     way.house.judged(&wanted, Verdict::Refused { why: why.clone() }, None).await;
-    let _ = inside.write_all(&answers::text(400, &why, false)).await;
-    let _ = inside.shutdown().await;
+    let answer = answers::text(400, &why, false);
+    let says = async {
+        inside.write_all(&answer).await?;
+        inside.shutdown().await
+    };
+    // One that reads none of the answers before this one is not waited for.
+    let _ = timeout(HEAD, says).await;
 }
 
 /// Serves one request; true if another may follow on the same connection.
@@ -208,7 +228,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     }
     let mut turns = way.house.turns();
     let generation = way.house.rules();
-    let mut content = Content::new(request.framing());
+    let mut content = Content::of_client(request.framing());
     let judged = tokio::select! {
         biased;
         () = forbidden(&way.house, &mut turns, &way.host, way.port) => return Err(Trouble::Tightened),
@@ -217,11 +237,10 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     let Allowed { verdict: allowed, act, answer } = match judged {
         Ok(Ok(judged)) => judged,
         Ok(Err(refusal)) => return refused(way, client, &request, &wanted, refusal).await,
-        Err(Trouble::Odd(why)) => {
-            let refusal = Refusal { why, status: 400, closes: true };
-            return refused(way, client, &request, &wanted, refusal).await;
-        }
-        Err(trouble) => return Err(trouble),
+        Err(trouble) => match trouble.refusal() {
+            Some(refusal) => return refused(way, client, &request, &wanted, refusal).await,
+            None => return Err(trouble),
+        },
     };
     if let Err(over) = way.house.quota.request() {
         way.house.over(&wanted, over).await;
@@ -246,8 +265,8 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     // Another token may be lent by now.
     let lent = way.house.lent();
     // What is judged again is what was asked for, without what is put in.
-    let mut filled = request.clone();
-    let _socket = match socket(way, &mut filled) {
+    let mut filled = Filled(request.clone());
+    let _socket = match socket(way, &mut filled.0) {
         Ok(socket) => socket,
         Err(refusal) => return refused(way, client, &request, &wanted, refusal).await,
     };
@@ -260,19 +279,26 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     }
     let limit = Limit::of(way, &request, answer);
     let guard = Guard { lent: &lent, towards, once: way.once, most: limit.bytes };
-    limit.ask(&mut filled);
+    limit.ask(&mut filled.0);
     let found = tokio::select! {
         biased;
         () = tightened(way, &generation, &mut turns, &request, &act, guard) => return Err(Trouble::Tightened),
-        found = fill(guard, client, &mut content, &mut filled, &way.house.contents) => found?,
+        found = fill(guard, client, &mut content, &mut filled.0, &way.house.contents) => found,
     };
-    if let Err(astray) = found {
-        way.house.found(&wanted, astray.why()).await;
-        let refusal = Refusal { why: astray.why(), status: 403, closes: true };
-        return refused(way, client, &request, &wanted, refusal).await;
+    match found {
+        Ok(Ok(())) => {}
+        Ok(Err(astray)) => {
+            way.house.found(&wanted, astray.why()).await;
+            let refusal = Refusal { why: astray.why(), status: 403, closes: true };
+            return refused(way, client, &request, &wanted, refusal).await;
+        }
+        Err(trouble) => match trouble.refusal() {
+            Some(refusal) => return refused(way, client, &request, &wanted, refusal).await,
+            None => return Err(trouble),
+        },
     }
     let whole = content.over.then_some(content.held.as_slice());
-    if let Err(why) = lent.sign(&mut filled, whole, towards) {
+    if let Err(why) = lent.sign(&mut filled.0, whole, towards) {
         return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
     }
     let mut counted = Counted::default();
@@ -291,7 +317,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         }
         counted.tries += 1;
         let exchange =
-            carry::exchange(client, &mut content, &mut server.speaks, &filled, &mut counted, guard);
+            carry::exchange(client, &mut content, &mut server.speaks, &filled.0, &mut counted, guard);
         let ended = tokio::select! {
             biased;
             () = tightened(way, &generation, &mut turns, &request, &act, guard) => Err(Trouble::Tightened),
@@ -322,6 +348,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         }
         Err(Trouble::Astray(astray)) if !counted.answered => (403, astray.why()),
         Err(Trouble::Refused(why)) if !counted.answered => (403, why),
+        Err(Trouble::Garbled(why)) if !counted.answered => (400, why),
         Err(trouble @ (Trouble::Odd(_) | Trouble::Broken(_))) if !counted.answered => {
             (502, trouble.to_string())
         }
@@ -452,7 +479,7 @@ async fn fill(
             if matches!(request.framing(), Framing::Length(_)) {
                 request.set_length(length(&new));
             }
-            content.held = new.to_vec();
+            content.put(&new);
         }
         Err(astray) => return Ok(Err(astray)),
     }
@@ -497,6 +524,15 @@ impl Limit {
     fn why(&self) -> String {
         let seconds = self.seconds.unwrap_or_default();
         format!("the answer takes longer than the {seconds} seconds that a rule or limit lets it have")
+    }
+}
+
+/// A request in which secrets may be, as long as it is needed.
+struct Filled(Request);
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        self.0.wipe();
     }
 }
 

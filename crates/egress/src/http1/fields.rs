@@ -3,7 +3,12 @@
 use std::fmt::{self, Debug, Formatter};
 use std::ops::Range;
 
+use zeroize::Zeroize;
+
 use super::error::BadField;
+
+/// What may be added after something was put in, before memory has to be had anew.
+const ROOM: usize = 256;
 
 /// Fields that concern the message itself. Each has a plain name and a value without control characters.
 #[derive(Clone, Default)]
@@ -111,13 +116,25 @@ impl Fields {
                 changed.push((at, value));
             }
         }
-        for (at, value) in changed {
-            let value = self.add(value.trim_ascii());
+        // A secret may be in it, and what grows leaves copies behind.
+        let more = changed.iter().map(|(_, value)| value.len()).sum::<usize>() + ROOM;
+        let mut text = Vec::with_capacity(self.text.len() + more);
+        text.extend_from_slice(&self.text);
+        self.text = text;
+        for (at, mut value) in changed {
+            let place = self.add(value.trim_ascii());
+            value.zeroize();
             if let Some(field) = self.places.get_mut(at) {
-                field.value = value;
+                field.value = place;
             }
         }
         Ok(())
+    }
+
+    /// Leaves nothing of them in memory.
+    pub fn wipe(&mut self) {
+        self.text.zeroize();
+        self.places.clear();
     }
 
     /// Takes the lines of a head after the first.

@@ -100,6 +100,15 @@ impl Request {
         }
     }
 
+    /// Leaves nothing in memory of what may have been put in.
+    pub fn wipe(&mut self) {
+        self.fields.wipe();
+        match &mut self.target {
+            Target::Origin(resource) | Target::Absolute(_, resource) => resource.wipe(),
+            Target::Connect | Target::Server => {}
+        }
+    }
+
     /// What has to be known to read the answer.
     pub fn asked(&self) -> Asked {
         Asked::new(&self.method, self.version, self.upgrade)

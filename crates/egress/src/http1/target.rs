@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Debug, Formatter};
 
+use zeroize::Zeroize;
+
 use super::error::BadHead;
 use super::{MAX_TARGET, Method};
 use crate::host::Authority;
@@ -70,6 +72,12 @@ impl Resource {
             && escapes_are_whole(text);
         let text = str::from_utf8(text).ok().filter(|_| good).ok_or(BadHead::Target)?;
         Ok(Self { text: text.into(), path })
+    }
+
+    /// Leaves nothing of it in memory.
+    pub(super) fn wipe(&mut self) {
+        self.text.zeroize();
+        self.path = 0;
     }
 
     /// Path and query, as they are sent.

@@ -57,13 +57,57 @@ pub(super) struct Content {
     /// How much of what was said is still to come, where a stream says when it is over.
     left: Option<u64>,
     trailers: Option<Fields>,
+    /// Whether it is a client's: what cannot be read of it is nobody else's fault.
+    is_clients: bool,
+    /// Whether a secret was put in.
+    is_secret: bool,
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if self.is_secret {
+            self.held.zeroize();
+        }
+    }
+}
+
+/// One piece of content, of which nothing stays in memory if a secret may be in it.
+struct Piece(Vec<u8>, bool);
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.zeroize();
+        }
+    }
 }
 
 impl Content {
+    /// Of an answer.
     pub(super) fn new(framing: Framing) -> Self {
         let body = Body::new(framing);
         let left = if let Framing::Length(length) = framing { Some(length) } else { None };
-        Self { held: Vec::new(), over: body.is_done(), body, left, trailers: None }
+        Self {
+            held: Vec::new(),
+            over: body.is_done(),
+            body,
+            left,
+            trailers: None,
+            is_clients: false,
+            is_secret: false,
+        }
+    }
+
+    /// Holds this instead, in which a secret is.
+    pub(super) fn put(&mut self, content: &[u8]) {
+        (self.held, self.is_secret) = (content.to_vec(), true);
+    }
+
+    /// Of a request.
+    pub(super) fn of_client(framing: Framing) -> Self {
+        let mut content = Self::new(framing);
+        content.is_clients = true;
+        content
     }
 
     /// The room that what is held takes where it is written together with a head.
@@ -76,7 +120,8 @@ impl Content {
         if self.held.is_empty() && !self.over {
             self.read(from, out).await?;
         } else {
-            out.append(&mut self.held);
+            // As it is: a copy of it would have to be wiped too.
+            *out = std::mem::take(&mut self.held);
         }
         Ok(self.over)
     }
@@ -94,9 +139,13 @@ impl Content {
 
     /// The next piece. Nothing is waited for once some of it is there.
     async fn read(&mut self, from: &mut Source<'_, '_>, out: &mut Vec<u8>) -> Result<(), Trouble> {
-        match from {
+        let read = match from {
             Source::One(stream, read) => self.read_one(stream, read, out).await,
             Source::Two(stream) => self.read_two(stream, out).await,
+        };
+        match read {
+            Err(Trouble::Odd(why)) if self.is_clients => Err(Trouble::Garbled(why)),
+            read => read,
         }
     }
 
@@ -331,11 +380,12 @@ pub(super) async fn carry(
     count: &mut u64,
     pass: &mut Pass<'_>,
 ) -> Result<(), Trouble> {
-    let mut piece = Vec::new();
+    let mut piece = Piece(Vec::new(), content.is_secret);
     loop {
+        let Piece(piece, _) = &mut piece;
         piece.clear();
         let is_last = {
-            let mut next = std::pin::pin!(content.next(from, &mut piece));
+            let mut next = std::pin::pin!(content.next(from, piece));
             loop {
                 tokio::select! {
                     biased;

@@ -93,7 +93,7 @@ async fn last(to: &mut impl Stream, event: &Event) -> io::Result<()> {
 /// What the client is told when it ends early.
 fn close(trouble: &Trouble) -> Event {
     let (code, why) = match trouble {
-        Trouble::Odd(why) => (1002, why.clone()),
+        Trouble::Odd(why) | Trouble::Garbled(why) => (1002, why.clone()),
         Trouble::Astray(_) | Trouble::Tightened | Trouble::Refused(_) => (1008, trouble.to_string()),
         Trouble::Broken(_) | Trouble::Gone => (1001, trouble.to_string()),
     };

@@ -23,6 +23,7 @@ use h2::{Reason, RecvStream};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use super::client::Client;
 use super::content::broken;
@@ -300,7 +301,12 @@ pub(super) fn fields(fields: &Fields, is_secret: bool) -> Result<HeaderMap, Trou
     let mut map = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields.iter() {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| odd())?;
-        let mut value = HeaderValue::from_bytes(value).map_err(|_| odd())?;
+        let mut value = match is_secret {
+            // Wiped when nobody needs it any more.
+            true => HeaderValue::from_maybe_shared(Bytes::from_owner(Zeroizing::new(value.to_vec()))),
+            false => HeaderValue::from_bytes(value),
+        }
+        .map_err(|_| odd())?;
         value.set_sensitive(is_secret);
         map.try_append(name, value).map_err(|_| odd())?;
     }

@@ -369,3 +369,44 @@ print([s.end() for s in all])
         assert_eq!(server.texts().iter().filter(|text| *text == "there?").count(), 2);
     }
 }
+
+#[test]
+fn egr_11_messages_keep_to_what_their_rule_says_in_each_direction() {
+    let rules = "[[rule]]\nhost = \"site.test\"\npaths = [\"/chat\"]\nwebsocket = true\n\
+                 messages = { out = [{ type = [\"say\", \"ping\"] }], back = [{ type = [\"say\"] }] }\n";
+    let body = r#"
+def tries(*texts, kind=1):
+    s = SOCKET()
+    got = []
+    for text in texts:
+        s.frame(kind, text.encode())
+        try: got.append(s.message())
+        except (OSError, EOFError): got.append('broken')
+        if got[-1][0] != 1: break
+    return [(kind, data[:2] if kind == 8 else data) for kind, data in got]
+ok = '{"type": "say", "text": "hello"}'
+print(tries(ok, ok) == [(1, ok.encode())] * 2)
+refused = (8, struct.pack('>H', 1008))
+# What may not go out, and what may go out and is given back, which may not come back.
+for bad in ('{"type": "delete"}', 'hello', '{"type": "say", "type": "delete"}', '{"type": "ping"}'): print(tries(ok, bad)[-1] == refused)
+print(tries(ok, kind=2)[-1] == refused)
+s = SOCKET(); s.frame(9, b'are you there'); print(s.message())
+"#;
+    for who in EVERYONE {
+        let world = World::with_rules(who, rules);
+        let server = Sockets::start(&world, &["site.test"]);
+        for script in
+            [python(&body.replace("SOCKET", "Socket")), python_two(&body.replace("SOCKET", "TwoSocket"))]
+        {
+            let said = world.run(&["--rules", "rules.toml"], &script).ok();
+            let expected = format!("{}(10, b'are you there')\n", "True\n".repeat(6));
+            assert_eq!(said.out, expected, "{who:?} {}", said.err);
+        }
+        let texts = server.texts();
+        assert!(texts.iter().all(|text| !text.contains("delete") && text != "hello"), "{texts:?}");
+        assert_eq!(texts.iter().filter(|text| text.contains("ping")).count(), 2, "{texts:?}");
+        let closed = world.entries("network.closed");
+        let why = |way: &str| closed.iter().filter(|entry| entry.cause.contains(way)).count();
+        assert_eq!((why("no such message go out"), why("no such message come back")), (8, 2), "{closed:?}");
+    }
+}

@@ -234,7 +234,7 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
         () = forbidden(&way.house, &mut turns, &way.host, way.port) => return Err(Trouble::Tightened),
         judged = judge(way, &generation, client, &mut content, &request) => judged,
     };
-    let Allowed { verdict: allowed, act, answer } = match judged {
+    let Allowed { verdict: allowed, act, bounds } = match judged {
         Ok(Ok(judged)) => judged,
         Ok(Err(refusal)) => return refused(way, client, &request, &wanted, refusal).await,
         Err(trouble) => match trouble.refusal() {
@@ -252,7 +252,8 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     }
     let path = wanted.path.clone().unwrap_or_default();
     let towards = Towards { host: &way.host, port: way.port, path: &path, is_private: way.tls.is_some() };
-    let asked = Guard { lent: &lent, towards, once: way.once, most: None };
+    let messages = bounds.messages.as_ref();
+    let asked = Guard { lent: &lent, towards, once: way.once, most: None, messages };
     let used = tokio::select! {
         biased;
         () = tightened(way, &generation, &mut turns, &request, &act, asked) => return Err(Trouble::Tightened),
@@ -277,8 +278,8 @@ async fn one(way: &Way, client: &mut Client<'_>, pool: &Pool, request: Request) 
     {
         return refused(way, client, &request, &wanted, Refusal { why, status: 403, closes: true }).await;
     }
-    let limit = Limit::of(way, &request, answer);
-    let guard = Guard { lent: &lent, towards, once: way.once, most: limit.bytes };
+    let limit = Limit::of(way, &request, bounds.answer);
+    let guard = Guard { lent: &lent, towards, once: way.once, most: limit.bytes, messages };
     limit.ask(&mut filled.0);
     let found = tokio::select! {
         biased;

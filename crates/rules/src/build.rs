@@ -11,6 +11,7 @@ use crate::clash;
 use crate::fault::{Fault, Faults, What};
 use crate::git;
 use crate::limits::{Answer, Limits};
+use crate::messages::Messages;
 use crate::name::{HOST_LOOPBACK, Name};
 use crate::path;
 use crate::pattern::HostPattern;
@@ -126,7 +127,7 @@ fn faults_of(text: &str, error: &toml::de::Error) -> Faults {
     if faults.is_empty() { Faults(vec![whole()]) } else { Faults(faults).at_lines(&lines) }
 }
 
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "access",
     "address",
     "answer",
@@ -134,6 +135,7 @@ const FIELDS: [&str; 14] = [
     "git",
     "host",
     "label",
+    "messages",
     "methods",
     "paths",
     "ports",
@@ -191,6 +193,10 @@ fn check(rule: &Rule) -> (Parts, Vec<What>) {
     faults.extend(rule.registry.as_ref().and_then(check_registry));
     if rule.answer.is_some_and(|answer| !answer.is_right()) {
         faults.push(What::Answer);
+    }
+    let is_socket = rule.websocket == Some(true);
+    if rule.messages.as_ref().is_some_and(|messages| !is_socket || !messages.is_right()) {
+        faults.push(What::Messages);
     }
     faults.extend(together(rule));
     let text = |text: &String| text.chars().count() > 200 || text.chars().any(char::is_control);
@@ -304,6 +310,7 @@ fn together(rule: &Rule) -> Vec<What> {
         ("websocket", rule.websocket.is_some()),
         ("websocket = false", rule.websocket == Some(false)),
         ("answer", rule.answer.is_some()),
+        ("messages", rule.messages.is_some()),
     ];
     let is_given = |name: &str| given.iter().any(|(one, there)| *one == name && *there);
     let clashes = CLASHES.iter().filter(|(one, other)| is_given(one) && is_given(other));
@@ -312,7 +319,7 @@ fn together(rule: &Rule) -> Vec<What> {
 
 /// What limits a request needs a look at it; git and registries say themselves which requests they mean; a deny with
 /// exceptions would be read in two ways.
-const CLASHES: [(&str, &str); 22] = [
+const CLASHES: [(&str, &str); 23] = [
     ("access = \"pass\"", "methods"),
     ("access = \"pass\"", "paths"),
     ("access = \"pass\"", "query"),
@@ -321,6 +328,7 @@ const CLASHES: [(&str, &str); 22] = [
     ("access = \"pass\"", "registry"),
     ("access = \"pass\"", "answer"),
     ("deny", "answer"),
+    ("deny", "messages"),
     ("answer", "websocket"),
     ("deny", "access"),
     ("deny", "query"),
@@ -350,6 +358,7 @@ struct Said<'a> {
     git: Option<&'a Git>,
     registry: Option<&'a Registry>,
     answer: Option<Answer>,
+    messages: Option<&'a Messages>,
     deny: bool,
     address: Option<IpAddr>,
 }
@@ -367,6 +376,7 @@ impl<'a> Said<'a> {
             git: rule.git.as_ref(),
             registry: rule.registry.as_ref(),
             answer: rule.answer,
+            messages: rule.messages.as_ref(),
             deny: rule.deny,
             address: rule.address,
         }

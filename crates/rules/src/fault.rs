@@ -91,6 +91,11 @@ pub enum What {
     /// Limits of answers that cannot be kept.
     #[error("`answer` has `bytes`, at least one, and `seconds`, from 1 to 60")]
     Answer,
+    /// Messages that cannot be judged.
+    #[error(
+        "`messages` needs `websocket = true`, and in `out` or `back` tables of keys, each with at least one text"
+    )]
+    Messages,
     /// Two fields that contradict each other.
     #[error("`{0}` and `{1}` do not go together in one rule")]
     Together(&'static str, &'static str),

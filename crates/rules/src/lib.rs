@@ -32,6 +32,7 @@ mod deed;
 mod fault;
 pub mod git;
 mod limits;
+mod messages;
 mod name;
 pub mod path;
 mod pattern;
@@ -47,6 +48,7 @@ mod verdict;
 pub use deed::Deed;
 pub use fault::{Fault, Faults, What};
 pub use limits::{Answer, Limits, MOST_CONNECTIONS, MOST_SECONDS};
+pub use messages::{Direction, Messages, Shape};
 pub use name::{BadHost, HOST_LOOPBACK, Host, Name};
 pub use rule::{
     Access, Git, Methods, MethodsWord, PublishTo, Push, Query, READ_ONLY, Registry, RegistryKind, Rule,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{self, Kind};
 use crate::limits::Answer;
+use crate::messages::Messages;
 use crate::name::Host;
 use crate::verdict::Request;
 use crate::{git, registry};
@@ -40,6 +41,9 @@ pub struct Rule {
     /// Whether a WebSocket may be opened; left out: only by a rule without other limits. In a deny: only those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub websocket: Option<bool>,
+    /// What the messages of a WebSocket may say; left out: anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Messages>,
     /// Git over HTTP, and nothing else of this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<Git>,
@@ -174,6 +178,7 @@ impl Rule {
             paths: None,
             query: None,
             websocket: None,
+            messages: None,
             git: None,
             registry: None,
             answer: None,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use egress::http1::{Framing, Request, Response, Upgrade};
 use h2::RecvStream;
 use h2::client::ResponseFuture;
+use rules::Messages;
 use tokio::io::ReadHalf;
 use tokio::time::timeout;
 use zeroize::Zeroize;
@@ -53,6 +54,8 @@ pub(super) struct Guard<'a> {
     pub(super) once: bool,
     /// The most bytes that an answer may have.
     pub(super) most: Option<u64>,
+    /// What the messages of a WebSocket may say.
+    pub(super) messages: Option<&'a Messages>,
 }
 
 /// Where an answer comes from.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use egress::control::Verdict;
 use egress::http1::{Request, Scheme, Target, Upgrade};
 use egress::pkt_line;
-use rules::{Answer, Decision, Host, git};
+use rules::{Answer, Decision, Host, Messages, git};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -23,8 +23,17 @@ pub(super) struct Allowed {
     pub(super) verdict: Verdict,
     /// What it does to a repository.
     pub(super) act: Option<git::Act>,
-    /// What its answer has to keep to.
+    /// What comes of it has to keep to this.
+    pub(super) bounds: Bounds,
+}
+
+/// What the rule that allows a request says about what comes of it.
+#[derive(Debug, Default)]
+pub(super) struct Bounds {
+    /// Its answer.
     pub(super) answer: Option<Answer>,
+    /// The messages of a WebSocket.
+    pub(super) messages: Option<Messages>,
 }
 
 /// A verdict.
@@ -78,7 +87,7 @@ pub(super) async fn judge(
         }
     };
     Ok(match decide(way, generation, request, act.clone()) {
-        Ok((verdict, answer)) => Ok(Allowed { verdict, act, answer }),
+        Ok((verdict, bounds)) => Ok(Allowed { verdict, act, bounds }),
         Err(why) => Err(Refusal { why, status: 403, closes: false }),
     })
 }
@@ -89,7 +98,7 @@ fn decide(
     generation: &Generation,
     request: &Request,
     git: Option<git::Act>,
-) -> Result<(Verdict, Option<Answer>), String> {
+) -> Result<(Verdict, Bounds), String> {
     let (path, query) = request.target.resource().map_or(("/", None), |it| (it.path(), it.query()));
     let path = rules::path::canonical(path).map_err(|odd| odd.to_string())?;
     let asked = rules::Request {
@@ -100,20 +109,22 @@ fn decide(
         git,
     };
     let decision = generation.rules.request(&way.host, way.port, &asked);
-    let answer = match &decision {
-        Decision::Allowed { rule, .. } => generation.rules.rule(*rule).and_then(|rule| rule.answer),
+    let rule = match &decision {
+        Decision::Allowed { rule, .. } => generation.rules.rule(*rule),
         Decision::Refused(_) => None,
     };
+    let messages = rule.filter(|_| asked.websocket).and_then(|rule| rule.messages.clone());
+    let bounds = Bounds { answer: rule.and_then(|rule| rule.answer), messages };
     match generation.told(decision) {
         // Read as it was, whatever was asked for: everybody on the way could.
-        Ok((Verdict::Allowed { rule, .. }, _)) => Ok((Verdict::Allowed { rule, inspected: true }, answer)),
+        Ok((Verdict::Allowed { rule, .. }, _)) => Ok((Verdict::Allowed { rule, inspected: true }, bounds)),
         Ok((Verdict::Refused { why }, _)) | Err(Verdict::Refused { why }) => Err(why),
         Err(Verdict::Allowed { .. }) => Err(String::new()),
     }
 }
 
-/// Comes back when the rules no longer allow this request, which those of `judged` do, or a secret was taken back that it
-/// may carry. They may have changed before it is asked.
+/// Comes back when the rules no longer allow this request, which those of `judged` do, or other messages, or a secret was
+/// taken back that it may carry. They may have changed before it is asked.
 pub(super) async fn tightened(
     way: &Way,
     judged: &Arc<Generation>,
@@ -124,7 +135,9 @@ pub(super) async fn tightened(
 ) {
     loop {
         let (now, lent) = (way.house.rules(), way.house.lent());
-        if !Arc::ptr_eq(&now, judged) && decide(way, &now, request, act.clone()).is_err() {
+        let goes_on = |(_, bounds): &(Verdict, Bounds)| bounds.messages.as_ref() == guard.messages;
+        if !Arc::ptr_eq(&now, judged) && !decide(way, &now, request, act.clone()).is_ok_and(|it| goes_on(&it))
+        {
             return;
         }
         if !std::ptr::eq(guard.lent, &*lent) && lent.took_back(guard.lent, guard.towards) {
@@ -193,7 +206,7 @@ mod tests {
             let wait = Duration::from_millis(200);
             let (a, b, lent) = (get("/a/x"), get("/b/x"), house.lent());
             let towards = Towards { host: &way.host, port: 443, path: "/", is_private: true };
-            let guard = Guard { lent: &lent, towards, once: false, most: None };
+            let guard = Guard { lent: &lent, towards, once: false, most: None, messages: None };
             timeout(wait, tightened(&way, &judged, &mut first, &a, &None, guard))
                 .await
                 .expect("it is forbidden now");

@@ -1,13 +1,15 @@
 //! Messages of a WebSocket, both ways.
 //!
 //! Invariants: what goes on was read as whole frames and is written again from them; a secret is put in for its word on the
-//! way to its host, and taken out on the way back; a word that goes elsewhere, or comes in pieces, ends the WebSocket; a text
-//! is kept until it is whole and is bounded, everything else is passed on in pieces.
+//! way to its host, and taken out on the way back; a word that goes elsewhere, or comes in pieces, ends the WebSocket, and so
+//! does a message that its rule does not let go that way; a text is kept until it is whole and is bounded, everything else is
+//! passed on in pieces.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use egress::websocket::{Compression, Event, Reader, Sender};
+use rules::{Direction as Way, Messages};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 use zeroize::{Zeroize, Zeroizing};
@@ -176,6 +178,7 @@ impl<'a> Look<'a> {
     fn pass(&mut self, event: Event, out: &mut Vec<u8>) -> Result<(), Trouble> {
         match self {
             Self::Out { guard, words, signs } => {
+                permitted(guard.messages, Way::Out, &event)?;
                 let event = if guard.lent.is_empty() { event } else { filled(event, *guard, words, signs)? };
                 event.write(out, Some(tls::chance()?));
                 if let Event::Text(mut text) = event {
@@ -183,12 +186,26 @@ impl<'a> Look<'a> {
                 }
             }
             Self::Back { guard, pieces, found } => {
+                permitted(guard.messages, Way::Back, &event)?;
                 let event = if guard.lent.is_empty() { event } else { masked(event, *guard, pieces, found)? };
                 event.write(out, None);
             }
         }
         Ok(())
     }
+}
+
+/// Whether a rule lets a message go this way.
+fn permitted(messages: Option<&Messages>, way: Way, event: &Event) -> Result<(), Trouble> {
+    let may = match (messages, event) {
+        (Some(messages), Event::Text(text)) => messages.allow(way, text),
+        // What nobody can judge fits nothing.
+        (Some(messages), Event::Piece { .. }) => !messages.limit(way),
+        (None, _) | (Some(_), Event::Ping(_) | Event::Pong(_) | Event::Close(_)) => true,
+    };
+    let goes = if way == Way::Out { "go out" } else { "come back" };
+    let why = || format!("the rule that allows this WebSocket lets no such message {goes}");
+    may.then_some(()).ok_or_else(|| Trouble::Refused(why()))
 }
 
 /// The same with secrets in the place of their words, which are nowhere else.

@@ -26,4 +26,5 @@ mod sockets;
 mod two;
 mod two_attacks;
 mod vault;
+mod wire;
 mod world;

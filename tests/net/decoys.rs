@@ -74,8 +74,50 @@ fn sec_19_honest_runs_are_left_alone() {
         }
         assert_eq!(server.asked().len(), count, "{who:?}");
         // Each run has its own.
-        let print = |_| world.run(&["--decoy", "GITHUB_TOKEN"], "echo $GITHUB_TOKEN").ok().out;
-        let words: Vec<String> = (0..2).map(print).collect();
+        let keep = |_| {
+            world.run(&["--decoy", "GITHUB_TOKEN"], "echo $GITHUB_TOKEN > word").ok();
+            std::fs::read_to_string(world.project().join("word")).unwrap()
+        };
+        let words: Vec<String> = (0..2).map(keep).collect();
         assert!(words[0].starts_with("ghp_") && words[0] != words[1], "{words:?}");
+    }
+}
+
+#[test]
+fn sec_19_adv_c05_a_decoy_that_is_printed_is_not_shown_and_stops_everything() {
+    let ways = [
+        "echo \"$BACKUP_TOKEN\"",
+        "printf %s \"$BACKUP_TOKEN\" | base64 -w0 >&2",
+        "printf %s \"$BACKUP_TOKEN\" | od -An -tx1",
+        "printf %s \"$BACKUP_TOKEN\" | rev",
+        "printf %s \"$BACKUP_TOKEN\" | fold -w1; echo",
+        "python3 -c 'import os; print(str().join(chr(0xe0000 + ord(c)) for c in os.environ[\"BACKUP_TOKEN\"]))'",
+        // Cut where each half is printed by itself.
+        "printf %s \"$BACKUP_TOKEN\" | cut -c1-12 | tr -d '\\n'; sleep 0.2; printf %s \"$BACKUP_TOKEN\" | cut -c13-",
+    ];
+    for (at, way) in ways.into_iter().enumerate() {
+        let world = World::new(EVERYONE[at % 2]);
+        let script = format!(
+            "echo $BACKUP_TOKEN > word; echo before; sleep 0.2; {way}; sleep 0.3; echo after; touch went-on; sleep 30"
+        );
+        let arguments = ["run", "--decoy", "BACKUP_TOKEN", "--", "sh", "-c", &script];
+        let run = world.palisade(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        assert!(stands_still(&world), "{way}");
+        std::thread::sleep(Duration::from_millis(600));
+        assert!(!world.project().join("went-on").exists(), "{way}");
+        assert!(world.palisade(&["stop", "--now"]).output().unwrap().status.success(), "{way}");
+        let said = crate::world::Said::of(&run.wait_with_output().unwrap());
+        let word = std::fs::read_to_string(world.project().join("word")).unwrap();
+        let (word, all) = (word.trim(), format!("{}{}", said.out, said.err));
+        assert!(
+            all.contains("before") && !all.contains("after") && !all.contains(&word[word.len() - 20..]),
+            "{way}: {all}"
+        );
+        assert!(said.err.contains("was about to be printed"), "{way}: {}", said.err);
+        let found = world.entries("network.finding");
+        assert!(
+            found.iter().any(|entry| entry.detail.get("sink").is_some_and(|sink| sink == "output")),
+            "{found:?}"
+        );
     }
 }

@@ -42,7 +42,26 @@ impl Decoys {
     /// Looks through something that passes by.
     #[must_use]
     pub fn scan(&self) -> Scan<'_> {
-        Scan { decoys: self, last: [0; PIECE], seen: 0, unseen: Unseen::default() }
+        Scan { decoys: self, trace: Trace::default() }
+    }
+
+    /// The same for whoever keeps the trace.
+    pub fn follow(&self, trace: &mut Trace, bytes: &[u8]) -> Option<&str> {
+        if self.pieces.is_empty() {
+            return None;
+        }
+        for byte in bytes {
+            let Some(byte) = trace.unseen.read(*byte).and_then(letter) else { continue };
+            trace.last.rotate_left(1);
+            trace.last[PIECE - 1] = byte;
+            trace.seen = trace.seen.saturating_add(1);
+            if trace.seen >= PIECE
+                && let Some(name) = self.pieces.get(&trace.last)
+            {
+                return Some(name);
+            }
+        }
+        None
     }
 }
 
@@ -50,6 +69,12 @@ impl Decoys {
 #[derive(Debug)]
 pub struct Scan<'a> {
     decoys: &'a Decoys,
+    trace: Trace,
+}
+
+/// What has passed by so far.
+#[derive(Debug, Default)]
+pub struct Trace {
     /// The last letters and digits.
     last: [u8; PIECE],
     seen: usize,
@@ -84,21 +109,7 @@ impl Unseen {
 impl<'a> Scan<'a> {
     /// Whose decoy is there now.
     pub fn look(&mut self, bytes: &[u8]) -> Option<&'a str> {
-        if self.decoys.pieces.is_empty() {
-            return None;
-        }
-        for byte in bytes {
-            let Some(byte) = self.unseen.read(*byte).and_then(letter) else { continue };
-            self.last.rotate_left(1);
-            self.last[PIECE - 1] = byte;
-            self.seen = self.seen.saturating_add(1);
-            if self.seen >= PIECE
-                && let Some(name) = self.decoys.pieces.get(&self.last)
-            {
-                return Some(name);
-            }
-        }
-        None
+        self.decoys.follow(&mut self.trace, bytes)
     }
 }
 

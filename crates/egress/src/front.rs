@@ -20,7 +20,7 @@ use rules::{Limits, Rule, Rules};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::control::{Line, Loan, Order, Report, Used};
-use crate::decoys::Decoys;
+use crate::decoys::{Decoys, Trace};
 use crate::dns::{self, Answer, Kind};
 use crate::login::Login;
 use crate::names::{self, Named, Table};
@@ -68,6 +68,11 @@ pub enum Told {
         /// The name that was asked for.
         host: String,
     },
+    /// What the command prints carries a decoy.
+    Printed {
+        /// Which decoy.
+        name: String,
+    },
     /// The kernel refused a packet.
     Packet(Packet),
     /// What the proxy says.
@@ -108,6 +113,8 @@ pub struct Front {
     loans: Vec<Loan>,
     logins: Vec<Login>,
     decoys: Decoys,
+    /// What was printed so far, on the terminal and as each of the two streams.
+    printed: [Trace; 3],
     rules: Vec<Rule>,
     compiled: Rules,
     generation: u64,
@@ -161,6 +168,7 @@ impl Front {
                     .filter(|loan| loan.is_decoy)
                     .map(|loan| (loan.name.as_str(), loan.word.as_str())),
             ),
+            printed: Default::default(),
             loans,
             logins: Vec::new(),
             rules,

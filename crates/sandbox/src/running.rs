@@ -87,6 +87,11 @@ pub trait Attendant {
     fn holds(&self) -> Option<String> {
         None
     }
+    /// Whether this, which the command prints as its standard output (1), its error (2) or on its terminal (0), is shown. If
+    /// not, it is asked whether everything is to stand still.
+    fn shows(&mut self, _number: usize, _printed: &[u8]) -> bool {
+        true
+    }
     /// Something came, or it is time; must not wait. `Break` ends the sandbox.
     fn attend(&mut self) -> std::ops::ControlFlow<()>;
     /// Whether everything is to stand still from now on; told once.
@@ -292,8 +297,8 @@ impl Running {
                     On::Signals => self.signalled(),
                     On::HostInput if self.question.is_some() => self.take_answer(&mut attendant),
                     On::HostInput => self.take_input(),
-                    On::Terminal => self.move_terminal(),
-                    On::CarriedOut(number) => self.carry_out(number),
+                    On::Terminal => self.move_terminal(&mut attendant),
+                    On::CarriedOut(number) => self.carry_out(number, &mut attendant),
                     On::CarrierIn => self.give_input(),
                     On::Control => self.asked(&mut attendant),
                     On::Attendant => self.attend(&mut attendant),
@@ -376,14 +381,32 @@ impl Running {
 
     fn attend(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         let goes_on = attendant.as_mut().is_none_or(|one| one.attend().is_continue());
+        self.stand_still(attendant);
+        self.goes_on(goes_on, attendant);
+    }
+
+    /// Whether what was printed is shown; if not, everything may have to stand still.
+    fn is_shown(
+        &mut self,
+        number: usize,
+        printed: &[u8],
+        attendant: &mut Option<&mut dyn Attendant>,
+    ) -> bool {
+        let is_shown = attendant.as_mut().is_none_or(|one| one.shows(number, printed));
+        if !is_shown {
+            self.stand_still(attendant);
+        }
+        is_shown
+    }
+
+    fn stand_still(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         if attendant.as_mut().is_some_and(|one| one.stops_everything()) {
             match freeze::set(&self.groups, self.tree.pid, true) {
                 Ok(by) => self.frozen = Some(by),
                 // What cannot stand still must not go on.
-                Err(_) => return self.goes_on(false, attendant),
+                Err(_) => self.goes_on(false, attendant),
             }
         }
-        self.goes_on(goes_on, attendant);
     }
 
     fn goes_on(&mut self, goes_on: bool, attendant: &mut Option<&mut dyn Attendant>) {
@@ -497,7 +520,7 @@ impl Running {
 
     /// Carries what the sandbox's terminal shows to the person's.
     #[inline(never)]
-    fn move_terminal(&mut self) {
+    fn move_terminal(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         if !self.pending.is_empty() && self.standard.kinds[0] == Kind::Terminal {
             self.feed_terminal();
         }
@@ -505,13 +528,17 @@ impl Running {
         let mut bytes = [0u8; 16 * 1024];
         match rustix::io::read(terminal, &mut bytes) {
             Ok(got) if got > 0 => {
+                let printed = bytes.get(..got).unwrap_or_default();
+                if !self.is_shown(0, printed, attendant) {
+                    return;
+                }
                 let to = if self.standard.kinds[1] == Kind::Terminal {
                     1
                 } else {
                     usize::from(self.standard.terminal().unwrap_or(1))
                 };
                 if let Some(to) = self.standard.host.get(to) {
-                    let _ = write_all(to, bytes.get(..got).unwrap_or_default());
+                    let _ = write_all(to, printed);
                 }
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
@@ -520,16 +547,17 @@ impl Running {
     }
 
     #[inline(never)]
-    fn carry_out(&mut self, number: usize) {
-        let (Some(Some(from)), Some(to)) =
-            (self.standard.carriers.get(number), self.standard.host.get(number))
-        else {
-            return;
-        };
+    fn carry_out(&mut self, number: usize, attendant: &mut Option<&mut dyn Attendant>) {
+        let Some(Some(from)) = self.standard.carriers.get(number) else { return };
         let mut bytes = [0u8; 64 * 1024];
         let gone = match rustix::io::read(from, &mut bytes) {
             Ok(0) => true,
-            Ok(got) => write_all(to, bytes.get(..got).unwrap_or_default()).is_err(),
+            Ok(got) => {
+                let printed = bytes.get(..got).unwrap_or_default();
+                let is_shown = self.is_shown(number, printed, attendant);
+                let to = self.standard.host.get(number).filter(|_| is_shown);
+                to.is_some_and(|to| write_all(to, printed).is_err())
+            }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => false,
             Err(_) => true,
         };

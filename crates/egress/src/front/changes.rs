@@ -103,6 +103,12 @@ impl Front {
         true
     }
 
+    /// The decoy that the command prints with this, as its standard output (1), its error (2) or on its terminal (0).
+    pub fn prints(&mut self, number: usize, printed: &[u8]) -> Option<String> {
+        let trace = self.printed.get_mut(number)?;
+        self.decoys.follow(trace, printed).map(str::to_owned)
+    }
+
     /// Lets nothing out any more, nor in: no rules are left, and what is open is closed.
     pub fn cut(&mut self) {
         self.is_cut = true;

@@ -263,6 +263,7 @@ impl Network {
             change,
             command,
             untold,
+            since: Instant::now(),
             was_stolen,
             stops,
             renewal,
@@ -281,6 +282,7 @@ pub(super) struct Watched<'a> {
     command: String,
     /// What was told, and waits until everything stands still.
     untold: Vec<Told>,
+    since: Instant,
     was_stolen: bool,
     stops: bool,
     renewal: Option<Renewal>,
@@ -288,6 +290,13 @@ pub(super) struct Watched<'a> {
 }
 
 impl Watched<'_> {
+    /// A decoy was on its way out: nothing goes out any more, and everything is to stand still.
+    fn cut_off(&mut self) {
+        (self.was_stolen, self.stops) = (true, true);
+        self.asking.cut();
+        self.front.cut();
+    }
+
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
         let Self { mut front, mut seen, mut asking, command, untold: mut last, mut renewal, _bundle, .. } =
@@ -316,7 +325,8 @@ impl Attendant for Watched<'_> {
 
     fn due(&self) -> Option<Instant> {
         if !self.untold.is_empty() {
-            return Some(Instant::now());
+            // At once: a moment that has passed.
+            return Some(self.since);
         }
         self.front.due()
     }
@@ -334,6 +344,15 @@ impl Attendant for Watched<'_> {
         Kept::of(&self.front, self.change.record).ok().map(|digest| digest.to_string())
     }
 
+    fn shows(&mut self, number: usize, printed: &[u8]) -> bool {
+        let Some(name) = self.front.prints(number, printed) else { return true };
+        if !self.was_stolen {
+            self.untold.push(Told::Printed { name });
+            self.cut_off();
+        }
+        false
+    }
+
     fn attend(&mut self) -> ControlFlow<()> {
         if let Err(failure) = self.taken_back.hear(&mut self.front) {
             return goes_on(Err(failure));
@@ -343,9 +362,8 @@ impl Attendant for Watched<'_> {
         let is_theft = |one: &Told| matches!(one, Told::Stolen { .. } | Told::Proxy(Report::Stolen { .. }));
         if !self.was_stolen && told.iter().any(is_theft) {
             // First everything stands still and nothing goes out any more; then it is put down.
-            (self.was_stolen, self.stops, self.untold) = (true, true, told);
-            self.asking.cut();
-            self.front.cut();
+            self.untold = told;
+            self.cut_off();
             return ControlFlow::Continue(());
         }
         let heard = self.asking.hear(&mut self.front, &told);

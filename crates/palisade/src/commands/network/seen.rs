@@ -198,6 +198,13 @@ impl<'a> Seen<'a> {
                 let wanted = Wanted { host, port: 53, ..Wanted::default() };
                 Some(self.stolen(&name, &wanted))
             }
+            Told::Printed { name } => {
+                let what = format!("the decoy in the variable {name} was about to be printed");
+                self.stood_still(&what);
+                self.findings.is_new(&what, "output", &what);
+                let draft = self.entry(FINDING, Decision::Noted).because(what);
+                Some(draft.with("decoy", name).with("sink", "output"))
+            }
             Told::Proxy(Report::Unusable { generation, why }) => {
                 let draft = self.entry(PROXY, Decision::Refused).because(why);
                 Some(draft.with("generation", generation.to_string()))
@@ -291,13 +298,21 @@ impl<'a> Seen<'a> {
 
     /// Records and tells that a decoy was on its way out; everything stands still from then on.
     fn stolen(&mut self, name: &str, wanted: &Wanted) -> Draft {
-        let (run, place) = (&self.run, short(wanted));
+        let place = short(wanted);
         let what = format!("the decoy in the variable {name} was on its way to {place}");
+        self.stood_still(&what);
+        self.findings.is_new(&what, &place, &what);
+        let sink = if wanted.port == 53 && wanted.method.is_none() { "name" } else { "proxy" };
+        let draft = about(self.entry(FINDING, Decision::Noted).because(what), wanted);
+        draft.with("decoy", name.to_owned()).with("sink", sink)
+    }
+
+    /// Tells a person that a run stands still, and why.
+    fn stood_still(&mut self, what: &str) {
+        let run = &self.run;
         self.unsaid += u64::from(!output::tell_now(&format!(
             "found: {what}; the run stands still and reaches nothing any more: `palisade stop {run}` ends it, `palisade thaw {run}` lets it go on"
         )));
-        self.findings.is_new(&what, &place, &what);
-        about(self.entry(FINDING, Decision::Noted).because(what), wanted).with("decoy", name.to_owned())
     }
 
     /// Shows it to a person who watches.

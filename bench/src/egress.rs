@@ -260,7 +260,7 @@ impl Measured {
         Ok(rows)
     }
 
-    /// Opened requests at a steady pace: what they wait for longer than without us.
+    /// Opened requests at a steady pace: what they wait for longer than without us (EGR-22).
     fn paced(&mut self, _notes: &mut Vec<String>) -> anyhow::Result<Vec<Row>> {
         let mut rows = Vec::new();
         for (speaks, name) in [(Http::One, "1.1"), (Http::Two, "2")] {

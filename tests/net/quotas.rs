@@ -252,3 +252,69 @@ X";
         assert_eq!(said.out, "True True\n", "{who:?} {}", said.err);
     }
 }
+
+#[test]
+fn adv_n16_servers_that_break_off_lie_or_never_end_cost_their_own_request_only() {
+    let answers = |request: &crate::world::Request| -> Vec<u8> {
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        match request.path() {
+            "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nConnection: close\r\n\r\nshort".to_vec(),
+            "/long" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhidden".to_vec(),
+            "/two" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!".to_vec(),
+            "/both" => b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_vec(),
+            "/chunk" => [&chunked[..], b"zz\r\nno\r\n"].concat(),
+            "/cut" => [&chunked[..], b"ffff\r\nsome"].concat(),
+            "/head" => [&b"HTTP/1.1 200 OK\r\n"[..], &b"X-More: and more\r\n".repeat(20_000), b"\r\n"].concat(),
+            "/soon" => b"HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000),
+            "/none" => Vec::new(),
+            "/junk" => b"\x00\x01\x02 not HTTP at all\r\n\r\n".to_vec(),
+            _ => crate::world::answer("200 OK", "", b"fine"),
+        }
+    };
+    for who in EVERYONE {
+        let world = World::new(who);
+        // Whoever has said that is cut off, so that whoever waits for more is not kept.
+        let server = world.breaking(80, std::sync::Arc::new(answers));
+        let script = "for to in short long two both chunk cut head soon none junk; do
+              curl -s -m 10 -o got -w \"$to %{http_code} \" http://site.test/$to || printf 'broken '; wc -c < got 2>/dev/null || echo 0; rm -f got
+              curl -s -m 10 http://site.test/after; echo
+            done";
+        let said = world.run(&["--allow", "site.test:80"], script).ok();
+        let lines: Vec<&str> = said.out.lines().collect();
+        assert_eq!(lines.len(), 20, "{who:?} {}", said.out);
+        for pair in lines.chunks(2) {
+            let words: Vec<&str> = pair[0].split_whitespace().collect();
+            match words[0] {
+                // What was begun is broken off; what could not be begun is told.
+                "short" | "cut" => assert_eq!(words[1..3], ["200", "broken"], "{who:?} {}", said.out),
+                "long" => assert_eq!(words[1..], ["200", "2"], "{who:?} {}", said.out),
+                "chunk" => assert!(["200", "502"].contains(&words[1]), "{who:?} {}", said.out),
+                _ => assert_eq!(words[1], "502", "{who:?} {}", said.out),
+            }
+            assert_eq!(pair[1], "fine", "{who:?} {}", said.out);
+        }
+        assert!(!said.out.contains("hidden"));
+        assert_eq!(server.asked().iter().filter(|line| line.contains("/after")).count(), 10, "{who:?}");
+    }
+}
+
+#[test]
+fn egr_19_a_first_refusal_is_shown_within_a_second() {
+    use std::io::BufRead;
+    for who in EVERYONE {
+        let world = World::new(who);
+        let script = "curl -s -o /dev/null http://site.test:81/x; touch asked; sleep 20";
+        let arguments = ["run", "--watch-net", "--allow", "site.test:80", "--", "sh", "-c", script];
+        let mut child = world.palisade(&arguments).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+        let shown =
+            lines.find(|line| line.as_ref().unwrap().contains("refused site.test:81")).unwrap().unwrap();
+        let now = std::time::SystemTime::now();
+        world.awaits("asked");
+        let asked = std::fs::metadata(world.project().join("asked")).unwrap().modified().unwrap();
+        let late = now.duration_since(asked).unwrap_or_default();
+        assert!(late < std::time::Duration::from_secs(1), "{who:?} {late:?}: {shown}");
+        assert!(world.palisade(&["stop", "--now"]).output().unwrap().status.success());
+        child.wait().unwrap();
+    }
+}

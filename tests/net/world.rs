@@ -431,6 +431,31 @@ impl World {
         Server::answering(self.listen(PUBLIC, port), tls, answers)
     }
 
+    /// One that answers as it is told on each connection once, and ends it.
+    pub fn breaking(&self, port: u16, answers: Answers) -> Server {
+        let (seen, listener) = (Arc::new(Mutex::new(Vec::new())), self.listen(PUBLIC, port));
+        let all: Arc<Mutex<Vec<Request>>> = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let (mut bytes, mut some) = (Vec::new(), [0; 4096]);
+                while !bytes.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut some) {
+                        Ok(got @ 1..) => bytes.extend_from_slice(&some[..got]),
+                        _ => break,
+                    }
+                }
+                let request =
+                    Request { head: String::from_utf8_lossy(&bytes).into_owned(), body: Vec::new() };
+                if request.head.is_empty() {
+                    continue;
+                }
+                drop(stream.write_all(&answers(&request)));
+                all.lock().unwrap().push(request);
+            }
+        });
+        Server { seen }
+    }
+
     /// The same with TLS, as these hosts.
     pub fn https(&self, address: &str, hosts: &[&str]) -> Server {
         let certificate = Certificate { expired: false, trusted: true };

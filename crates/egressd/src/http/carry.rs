@@ -24,6 +24,9 @@ use crate::lent::{Lent, Towards};
 /// How long the answer of a server that takes no more is waited for.
 const LAST: Duration = Duration::from_secs(2);
 
+/// How often a server may say that its answer is still to come.
+const MOST_INTERIMS: usize = 64;
+
 /// What became of both connections.
 pub(super) struct Ended {
     pub(super) server_stays: bool,
@@ -94,6 +97,7 @@ pub(super) async fn exchange(
             Err::<std::convert::Infallible, _>(Trouble::Gone)
         };
         let receives = async {
+            let mut interims = 0;
             let (mut answer, mut body) = loop {
                 let (answer, body) = tokio::select! {
                     biased;
@@ -103,7 +107,10 @@ pub(super) async fn exchange(
                 if !answer.is_interim() {
                     break (answer, body);
                 }
-                *answered = true;
+                interims += 1;
+                if interims > MOST_INTERIMS {
+                    return Err(Trouble::Odd("the server says again and again that it will answer".into()));
+                }
                 to_client.interim(&answer).await?;
             };
             // There the same number would say that it is open.
@@ -129,6 +136,8 @@ pub(super) async fn exchange(
             };
             let mut pass = Pass::back(guard, &answer.fields, unpack);
             let carried = carry(&mut Content::new(framing), &mut from, &mut to, received, &mut pass).await;
+            // What was wrong from the beginning on can still be told.
+            *answered = carried.is_ok() || to.has_begun();
             if let Some(name) = pass.found() {
                 *came_back = Some(name);
             }

@@ -233,6 +233,8 @@ pub(super) struct Out<'a> {
     unsent: Vec<u8>,
     /// Whether a secret may be in that.
     is_secret: bool,
+    /// Whether anything was written.
+    has_begun: bool,
 }
 
 impl Drop for Out<'_> {
@@ -243,7 +245,7 @@ impl Drop for Out<'_> {
 
 impl<'a> Out<'a> {
     pub(super) fn new(to: WriteHalf<&'a mut Wire>, framing: Framing, head: Vec<u8>, is_secret: bool) -> Self {
-        Self { to, framing, unsent: head, is_secret }
+        Self { to, framing, unsent: head, is_secret, has_begun: false }
     }
 
     /// What is written has no place in memory any more.
@@ -267,6 +269,7 @@ impl<'a> Out<'a> {
             return Ok(());
         }
         let has_room = self.fits(data);
+        self.has_begun |= !has_room;
         if !has_room {
             within(self.to.write_all(&self.unsent)).await?;
             self.wipe();
@@ -282,6 +285,7 @@ impl<'a> Out<'a> {
     /// Writes everything.
     async fn let_go(&mut self) -> Result<(), Trouble> {
         if !self.unsent.is_empty() {
+            self.has_begun = true;
             within(self.to.write_all(&self.unsent)).await?;
             self.wipe();
         }
@@ -298,6 +302,14 @@ pub(super) enum Sink<'a> {
 }
 
 impl Sink<'_> {
+    /// Whether the other side has had anything of it, or may have.
+    pub(super) fn has_begun(&self) -> bool {
+        match self {
+            Self::One(out) => out.has_begun,
+            Self::Two(_) => true,
+        }
+    }
+
     /// Whether something is not written yet.
     fn is_behind(&self) -> bool {
         matches!(self, Self::One(out) if !out.unsent.is_empty())

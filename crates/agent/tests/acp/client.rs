@@ -35,7 +35,7 @@ impl Agent {
         Self::spawned(Self::command(config, variables, home))
     }
 
-    fn command(config: &Value, variables: &[(&str, &str)], home: &Path) -> Command {
+    pub(crate) fn command(config: &Value, variables: &[(&str, &str)], home: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_palisade-agent"));
         command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home);
         command.env("PALISADE_AGENT_CONFIG", config.to_string()).envs(variables.iter().copied());

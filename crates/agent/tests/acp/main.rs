@@ -9,13 +9,14 @@
 
 mod autonomy;
 mod client;
+mod conforms;
 mod fetch;
 mod files;
 mod loops;
-mod model;
 mod programs;
 mod protocol;
 mod providers;
-mod schema;
 mod subagents;
 mod world;
+
+use acp_kit::{model, schema};

@@ -1,4 +1,4 @@
-//! Every message of the agent, read by the protocol's own types: nothing in it may be lost on them.
+//! Every message, read by the protocol's own types: nothing in it may be lost on them.
 
 use agent_client_protocol_schema::v1;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// A notification or request that the agent sent.
-pub(crate) fn check_sent(method: &str, params: &Value) {
+pub fn check_sent(method: &str, params: &Value) {
     match method {
         "session/update" => read::<v1::SessionNotification>(params),
         "session/request_permission" => read::<v1::RequestPermissionRequest>(params),
@@ -15,7 +15,7 @@ pub(crate) fn check_sent(method: &str, params: &Value) {
 }
 
 /// The answer to a request.
-pub(crate) fn check_answer(method: &str, result: &Value) {
+pub fn check_answer(method: &str, result: &Value) {
     match method {
         "initialize" => read::<v1::InitializeResponse>(result),
         "session/new" => read::<v1::NewSessionResponse>(result),
@@ -24,6 +24,28 @@ pub(crate) fn check_answer(method: &str, result: &Value) {
         "session/prompt" => read::<v1::PromptResponse>(result),
         _ => {}
     }
+}
+
+/// A request or notification of a client.
+pub fn check_asked(method: &str, params: &Value) {
+    match method {
+        "initialize" => read::<v1::InitializeRequest>(params),
+        "authenticate" => read::<v1::AuthenticateRequest>(params),
+        "session/new" => read::<v1::NewSessionRequest>(params),
+        "session/load" => read::<v1::LoadSessionRequest>(params),
+        "session/set_mode" => read::<v1::SetSessionModeRequest>(params),
+        "session/set_config_option" => read::<v1::SetSessionConfigOptionRequest>(params),
+        "session/prompt" => read::<v1::PromptRequest>(params),
+        "session/cancel" => read::<v1::CancelNotification>(params),
+        // Not in the protocol any more, and still spoken.
+        "session/set_model" => {}
+        other => panic!("the client sent `{other}`, which no agent expects of it"),
+    }
+}
+
+/// What a client answers to a question.
+pub fn check_decided(result: &Value) {
+    read::<v1::RequestPermissionResponse>(result);
 }
 
 /// Those types forgive: what they do not understand becomes a default. So what they write again is compared.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// What it does when it is asked.
 #[derive(Clone)]
-pub(crate) enum Reply {
+pub enum Reply {
     Say(&'static str),
     /// Says something and calls tools.
     Call(Vec<(&'static str, Value)>),
@@ -30,25 +30,25 @@ pub(crate) enum Reply {
 
 /// A question as it came.
 #[derive(Clone)]
-pub(crate) struct Seen {
-    pub(crate) path: String,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Value,
-    pub(crate) at: Instant,
+pub struct Seen {
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+    pub at: Instant,
 }
 
 impl Seen {
-    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+    pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }
 }
 
 /// Tokens that every answer says it took: input, output, read from a cache, written to one.
-pub(crate) const TOKENS: [u64; 4] = [1_000, 200, 3_000, 50];
+pub const TOKENS: [u64; 4] = [1_000, 200, 3_000, 50];
 
 #[derive(Clone)]
-pub(crate) struct Model {
-    pub(crate) address: SocketAddr,
+pub struct Model {
+    pub address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     script: Arc<Mutex<VecDeque<Reply>>>,
     /// What it does when the script is over.
@@ -56,7 +56,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let model = Self {
             address: listener.local_addr().unwrap(),
@@ -74,24 +74,24 @@ impl Model {
         model
     }
 
-    pub(crate) fn base(&self) -> String {
+    pub fn base(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn plays(&self, script: impl IntoIterator<Item = Reply>) {
+    pub fn plays(&self, script: impl IntoIterator<Item = Reply>) {
         self.script.lock().unwrap().extend(script);
     }
 
-    pub(crate) fn otherwise(&self, reply: Reply) {
+    pub fn otherwise(&self, reply: Reply) {
         *self.rest.lock().unwrap() = reply;
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// What the last question told of the last tool call.
-    pub(crate) fn last_result(&self) -> String {
+    pub fn last_result(&self) -> String {
         let seen = self.seen();
         let messages = seen.last().unwrap().body["messages"].as_array().unwrap().clone();
         let results = messages.last().unwrap()["content"].as_array().unwrap();

@@ -1,0 +1,255 @@
+//! An agent that does what its prompt says: what every agent does, and what no agent should.
+//!
+//! | a prompt | what it does |
+//! |---|---|
+//! | `say WORDS` | says them, a word at a time |
+//! | `stall WORDS` | says them, and nothing more until it is stopped |
+//! | `ask NAME` | asks whether it may write the file, and does so if it may |
+//! | `junk` | lines that are no messages, then `say after` |
+//! | `long BYTES` | one line of that length, then `say after` |
+//! | `deep LEVELS` | a call whose arguments are nested so deep, then `say after` |
+//! | `flood LINES` | so many updates as fast as it can, then ends the turn |
+//! | `twice` | answers the prompt twice, and things that nobody asked |
+//! | `unserved` | asks for files and terminals, then `say` what it was told |
+//! | `deaf` | reads nothing more and sends questions without end |
+//! | `mute` | answers nothing any more |
+//! | `close` | closes its standard output and lives on |
+//! | `die` | ends in the middle of the turn, without a word |
+//!
+//! Sessions are kept in `ACP_FAKE_HOME`, so that another process can load them.
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// What all turns share.
+#[derive(Default)]
+struct Fake {
+    cancelled: AtomicBool,
+    last: AtomicU64,
+    asked: Mutex<HashMap<u64, Sender<Value>>>,
+    cwd: Mutex<PathBuf>,
+}
+
+fn main() {
+    let fake = Arc::new(Fake::default());
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        let id = message["id"].clone();
+        match message["method"].as_str() {
+            None => {
+                let told = id.as_u64().and_then(|id| fake.asked.lock().unwrap().remove(&id));
+                told.map(|told| told.send(message));
+            }
+            Some("session/cancel") => fake.cancelled.store(true, Ordering::SeqCst),
+            Some("session/prompt") => {
+                let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
+                if text == "deaf" {
+                    deaf(&message["params"]["sessionId"]);
+                }
+                let fake = Arc::clone(&fake);
+                fake.cancelled.store(false, Ordering::SeqCst);
+                std::thread::spawn(move || fake.turn(&id, &message["params"]["sessionId"], &text));
+            }
+            Some(method) => fake.request(&id, method, &message["params"]),
+        }
+    }
+}
+
+fn line(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody may be there.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+}
+
+fn send(message: &Value) {
+    line(&message.to_string());
+}
+
+fn update(session: &Value, update: &Value) {
+    send(
+        &json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": session, "update": update } }),
+    );
+}
+
+fn chunk(kind: &str, text: &str) -> Value {
+    json!({ "sessionUpdate": kind, "content": { "type": "text", "text": text } })
+}
+
+fn kept(session: &str) -> Option<PathBuf> {
+    let name: String = session.chars().filter(char::is_ascii_alphanumeric).collect();
+    std::env::var_os("ACP_FAKE_HOME").map(|home| PathBuf::from(home).join(name))
+}
+
+/// Asks without end and hears nothing.
+fn deaf(session: &Value) -> ! {
+    for id in 1u64.. {
+        send(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": "fs/read_text_file", "params": { "sessionId": session } }),
+        );
+    }
+    unreachable!("numbers do not end");
+}
+
+impl Fake {
+    fn request(&self, id: &Value, method: &str, params: &Value) {
+        let modes = json!({ "currentModeId": "careful", "availableModes": [{ "id": "careful", "name": "Careful" }, { "id": "bold", "name": "Bold" }] });
+        let model = |current: &str| {
+            json!([{ "id": "model", "name": "Model", "category": "model", "type": "select", "currentValue": current,
+                "options": [{ "value": "small", "name": "Small" }, { "value": "large", "name": "Large" }] }])
+        };
+        if params["cwd"].is_string() {
+            *self.cwd.lock().unwrap() = params["cwd"].as_str().unwrap_or_default().into();
+        }
+        let result = match method {
+            "initialize" => json!({
+                "protocolVersion": 1,
+                "agentCapabilities": { "loadSession": true },
+                "agentInfo": { "name": "acp-fake", "version": "1" },
+                "authMethods": [{ "id": "word", "name": "By a word" }],
+            }),
+            "session/new" => {
+                let nanos = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+                let session = format!("fake{}x{nanos}", std::process::id());
+                json!({ "sessionId": session, "modes": modes, "configOptions": model("small") })
+            }
+            "session/load" => {
+                let session = params["sessionId"].as_str().unwrap_or_default();
+                let Some(told) = kept(session).and_then(|path| std::fs::read_to_string(path).ok()) else {
+                    let error = json!({ "code": -32_002, "message": "nothing is kept of that session" });
+                    return send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+                };
+                for one in told.lines().filter_map(|one| serde_json::from_str(one).ok()) {
+                    update(&params["sessionId"], &one);
+                }
+                json!({ "modes": modes, "configOptions": model("small") })
+            }
+            "session/set_config_option" => {
+                json!({ "configOptions": model(params["value"].as_str().unwrap_or_default()) })
+            }
+            "session/set_mode" | "authenticate" => json!({}),
+            _ => {
+                let error = json!({ "code": -32_601, "message": "there is no such method" });
+                return send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+            }
+        };
+        send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    }
+
+    fn turn(&self, id: &Value, session: &Value, text: &str) {
+        self.keep(session, &chunk("user_message_chunk", text));
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let count = rest.parse::<usize>().unwrap_or_default();
+        let mut why = "end_turn";
+        match verb {
+            "say" => self.say(session, rest),
+            "stall" => {
+                self.say(session, rest);
+                let until = Instant::now() + Duration::from_secs(60);
+                while !self.cancelled.load(Ordering::SeqCst) && Instant::now() < until {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                why = "cancelled";
+            }
+            "ask" => why = self.ask(session, rest),
+            "junk" => {
+                let junk =
+                    ["nonsense", "[]", "{}", "{\"id\":1,\"method\":7}", "\u{1b}[2J", "null", "{\"a\":"];
+                junk.into_iter().for_each(line);
+                self.say(session, "after");
+            }
+            "long" => {
+                let head = "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":\"";
+                line(&format!("{head}{}\"}}", "x".repeat(count.saturating_sub(head.len() + 2))));
+                self.say(session, "after");
+            }
+            "deep" => {
+                let nested = format!("{}{}", "[".repeat(count), "]".repeat(count));
+                line(&format!(
+                    "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{\"sessionId\":{session},\"update\":{{\"sessionUpdate\":\"tool_call\",\"toolCallId\":\"deep\",\"title\":\"deep\",\"rawInput\":{nested}}}}}}}"
+                ));
+                self.say(session, "after");
+            }
+            "flood" => {
+                (0..count).for_each(|n| update(session, &chunk("agent_message_chunk", &format!("{n} "))))
+            }
+            "twice" => {
+                send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": "end_turn" } }));
+                send(&json!({ "jsonrpc": "2.0", "id": 999_999, "result": {} }));
+            }
+            "unserved" => {
+                let told = ["fs/read_text_file", "terminal/create", "fs/read_text_file"].map(|method| {
+                    self.wait(&self.question(method, &json!({ "sessionId": session, "path": "/etc/passwd" })))
+                        ["error"]["code"]
+                        .to_string()
+                });
+                self.say(session, &told.join(" "));
+            }
+            "mute" => return,
+            "close" => {
+                let nowhere = std::fs::File::create("/dev/null").expect("there is nowhere");
+                rustix::stdio::dup2_stdout(nowhere).expect("standard output is replaced");
+                return;
+            }
+            _ => std::process::exit(3),
+        }
+        send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": why } }));
+    }
+
+    fn say(&self, session: &Value, words: &str) {
+        for word in words.split_inclusive(' ') {
+            let one = chunk("agent_message_chunk", word);
+            update(session, &one);
+            self.keep(session, &one);
+        }
+    }
+
+    fn keep(&self, session: &Value, one: &Value) {
+        let file = session.as_str().and_then(kept);
+        let file =
+            file.and_then(|path| std::fs::OpenOptions::new().create(true).append(true).open(path).ok());
+        if let Some(mut file) = file {
+            writeln!(file, "{one}").expect("what was said is kept");
+        }
+    }
+
+    fn question(&self, method: &str, params: &Value) -> Receiver<Value> {
+        let (told, heard) = channel();
+        let id = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+        self.asked.lock().unwrap().insert(id, told);
+        send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        heard
+    }
+
+    fn wait(&self, heard: &Receiver<Value>) -> Value {
+        heard.recv_timeout(Duration::from_secs(60)).unwrap_or_default()
+    }
+
+    fn ask(&self, session: &Value, name: &str) -> &'static str {
+        let path = self.cwd.lock().unwrap().join(name);
+        let call = json!({ "toolCallId": "write", "title": format!("Write {name}"), "kind": "edit", "status": "pending",
+            "content": [{ "type": "diff", "path": path, "newText": "asked\n" }], "locations": [{ "path": path }], "rawInput": { "path": path } });
+        let mut told = call.clone();
+        told["sessionUpdate"] = json!("tool_call");
+        update(session, &told);
+        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+        let heard = self.question(
+            "session/request_permission",
+            &json!({ "sessionId": session, "toolCall": call, "options": options }),
+        );
+        let outcome = self.wait(&heard)["result"]["outcome"].clone();
+        let is_allowed = outcome["optionId"] == "yes" && std::fs::write(&path, "asked\n").is_ok();
+        let status = if is_allowed { "completed" } else { "failed" };
+        update(
+            session,
+            &json!({ "sessionUpdate": "tool_call_update", "toolCallId": "write", "status": status }),
+        );
+        if outcome["outcome"] == "cancelled" { "cancelled" } else { "end_turn" }
+    }
+}

@@ -116,12 +116,13 @@ fn sec_16_text_leaves_by_few_doors() {
 }
 
 /// The parts of the product that start a program, and what it gets of the environment.
-const STARTERS: [(&str, &str); 9] = [
+const STARTERS: [(&str, &str); 10] = [
     ("crates/runtime/src/trees/launcher.rs", "env_clear"),
     (
         "crates/agent/src/tools/minder.rs",
         "the environment that the agent chose for the minder and what it minds",
     ),
+    ("crates/agent/src/beside.rs", "the environment that was chosen for the agent it stands beside"),
     ("crates/agent/src/tools/shell.rs", "env_clear"),
     ("crates/egress/src/front.rs", "env_clear"),
     ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),

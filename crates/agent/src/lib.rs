@@ -12,10 +12,14 @@
 //!
 //! It runs inside a sandbox, which is the boundary: what is refused here spares people surprises and is no wall.
 //!
+//! [`beside`] is another thing that the same program does: it stands between another agent and its client, and serves that agent's
+//! files and terminals inside the sandbox.
+//!
 //! Not here: the sandbox, what may leave it, where sessions of a daemon are kept.
 
 mod acp;
 mod autonomy;
+mod beside;
 mod cancel;
 mod config;
 mod document;
@@ -31,5 +35,6 @@ mod turn;
 
 pub use acp::serve;
 pub use autonomy::{Autonomy, Class, Verdict};
+pub use beside::beside;
 pub use config::{BadConfig, Config};
 pub use tools::{Tool, minder, registry};

@@ -1,4 +1,5 @@
-//! `palisade-agent`: reads its configuration, then speaks ACP on standard input and output.
+//! `palisade-agent`: reads its configuration, then speaks ACP on standard input and output. `palisade-agent beside -- COMMAND …` stands
+//! between another agent and its client instead.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,6 +15,13 @@ fn main() -> ExitCode {
     let config = match arguments.next().as_ref().map(|word| word.to_str().unwrap_or_default()) {
         // Started by the agent itself, to mind one program.
         Some("--minder") => return agent::minder(arguments),
+        // Another agent is started, and served.
+        Some("beside") => {
+            return match agent::beside(arguments, std::io::stdin(), std::io::stdout()) {
+                Ok(code) => ExitCode::from(code),
+                Err(why) => said(std::io::stderr(), &redact::Redactor::new().scrub(&why), 2),
+            };
+        }
         Some("--version") => return said(std::io::stdout(), env!("CARGO_PKG_VERSION"), 0),
         Some("--config") => match arguments.next() {
             Some(path) => files::read(Path::new(&path), CONFIG, files::Rule::Any)
@@ -26,7 +34,7 @@ fn main() -> ExitCode {
         None => std::env::var("PALISADE_AGENT_CONFIG").map_err(|_| {
             "give a configuration with `--config FILE` or in `PALISADE_AGENT_CONFIG`".to_owned()
         }),
-        Some(_) => Err("usage: palisade-agent [--config FILE]".to_owned()),
+        Some(_) => Err("usage: palisade-agent [--config FILE | beside -- COMMAND …]".to_owned()),
     };
     let config = config.and_then(|text| {
         Config::read(&text, &|name| std::env::var(name).ok()).map_err(|error| error.to_string())

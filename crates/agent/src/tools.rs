@@ -33,7 +33,8 @@ use crate::provider::Web;
 pub(crate) use background::Processes;
 pub use minder::run as minder;
 pub(crate) use place::Tree;
-pub(crate) use program::{Programs, default_programs};
+pub(crate) use program::{Programs, default_programs, names_a_secret};
+pub(crate) use shell::{Bounds, Manner, Running};
 
 /// A tool. The class has no default: a tool without one does not compile.
 pub struct Tool {

@@ -48,6 +48,20 @@ pub fn check_decided(result: &Value) {
     read::<v1::RequestPermissionResponse>(result);
 }
 
+/// What is answered to an agent that asks for a file or a terminal.
+pub fn check_served(method: &str, result: &Value) {
+    match method {
+        "fs/read_text_file" => read::<v1::ReadTextFileResponse>(result),
+        "fs/write_text_file" => read::<v1::WriteTextFileResponse>(result),
+        "terminal/create" => read::<v1::CreateTerminalResponse>(result),
+        "terminal/output" => read::<v1::TerminalOutputResponse>(result),
+        "terminal/wait_for_exit" => read::<v1::WaitForTerminalExitResponse>(result),
+        "terminal/kill" => read::<v1::KillTerminalResponse>(result),
+        "terminal/release" => read::<v1::ReleaseTerminalResponse>(result),
+        other => panic!("no client serves `{other}`"),
+    }
+}
+
 /// Those types forgive: what they do not understand becomes a default. So what they write again is compared.
 fn read<T: DeserializeOwned + Serialize>(ours: &Value) {
     let theirs: T = serde_json::from_value(ours.clone()).unwrap_or_else(|error| panic!("{error}: {ours}"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::shell::{Bounds, Running, commanded};
+use super::shell::{Bounds, Manner, Running, commanded};
 use super::{Desk, Prepared, ToolError, arguments, failed, refused};
 use crate::cancel::Cancel;
 
@@ -48,7 +48,7 @@ pub(super) fn start(input: Value, desk: &Arc<Desk>) -> Result<Prepared, ToolErro
         }
         let time = Duration::from_millis(desk.limits.process_ms);
         let bounds = Bounds { time, bytes: desk.limits.process_bytes };
-        let started = Running::start(&program, &arguments, desk.tree.shown(), bounds, None)?;
+        let started = Running::start(&program, &arguments, desk.tree.shown(), bounds, &Manner::default())?;
         state.next += 1;
         let number = state.next;
         state.all.insert(number, started);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::shell::{Bounds, Running, waited};
+use super::shell::{Bounds, Manner, Running, waited};
 use super::wall::Wall;
 use super::{Desk, Prepared, ToolError, arguments, failed, refused};
 use crate::cancel::Cancel;
@@ -35,8 +35,9 @@ pub(super) fn run_code(input: Value, desk: &Arc<Desk>) -> Result<Prepared, ToolE
         let limits = &desk.limits;
         let bounds = Bounds { time: Duration::from_millis(limits.code_ms), bytes: limits.code_bytes };
         let wall = Wall { code: folder.0.clone(), writable: desk.writing };
+        let manner = Manner::behind(&wall);
         let file = [folder.0.join("code").display().to_string()];
-        let running = Running::start(&program, &file, desk.tree.shown(), bounds, Some(&wall))?;
+        let running = Running::start(&program, &file, desk.tree.shown(), bounds, &manner)?;
         waited(running, bounds, cancel)
     };
     Ok(Prepared::plain(title, &subject, run))

@@ -1,6 +1,7 @@
 //! Starts a listed program, through a minder, and takes in what it says up to a bound.
 
 use std::collections::VecDeque;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::minder::TIME_OVER;
 use super::program::FOLDERS;
 use super::wall::Wall;
 use super::{Desk, Prepared, ToolError, arguments, failed, refused};
@@ -39,7 +41,7 @@ pub(super) fn shell(input: Value, desk: &Arc<Desk>) -> Result<Prepared, ToolErro
     let run = move |cancel: &Cancel| {
         let limits = &desk.limits;
         let bounds = Bounds { time: Duration::from_millis(limits.shell_ms), bytes: limits.shell_bytes };
-        let running = Running::start(&program, &arguments, desk.tree.shown(), bounds, None)?;
+        let running = Running::start(&program, &arguments, desk.tree.shown(), bounds, &Manner::default())?;
         waited(running, bounds, cancel)
     };
     Ok(Prepared::plain(command, &subject, run))
@@ -81,27 +83,50 @@ pub(super) fn commanded(input: Value, desk: &Desk) -> Result<(String, PathBuf, V
 
 /// How long a program may run, and how much is kept of each of its streams.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds {
-    pub(super) time: Duration,
-    pub(super) bytes: u64,
+pub(crate) struct Bounds {
+    pub(crate) time: Duration,
+    pub(crate) bytes: u64,
+}
+
+/// How a program is started, where that is not as usual.
+#[derive(Default)]
+pub(crate) struct Manner<'a> {
+    /// What it is kept from.
+    wall: Option<&'a Wall>,
+    /// Variables that it gets besides.
+    env: Vec<(String, OsString)>,
+    /// Both its streams are kept as one.
+    is_joined: bool,
+}
+
+impl<'a> Manner<'a> {
+    /// Behind a wall.
+    pub(super) fn behind(wall: &'a Wall) -> Self {
+        Self { wall: Some(wall), ..Self::default() }
+    }
+
+    /// With further variables, and both streams kept as one, in the order in which they come.
+    pub(crate) fn joined(env: Vec<(String, OsString)>) -> Self {
+        Self { wall: None, env, is_joined: true }
+    }
 }
 
 /// A program at work. Dropping it ends it.
-pub(super) struct Running {
+pub(crate) struct Running {
     until: Instant,
     minder: Child,
-    pub(super) out: Kept,
+    pub(crate) out: Kept,
     pub(super) err: Kept,
     readers: Vec<std::thread::JoinHandle<()>>,
 }
 
 impl Running {
-    pub(super) fn start(
+    pub(crate) fn start(
         program: &Path,
         arguments: &[String],
         cwd: &Path,
         bounds: Bounds,
-        wall: Option<&Wall>,
+        manner: &Manner<'_>,
     ) -> Result<Self, ToolError> {
         // Before the minder begins to count: what it ended is over here too.
         let until = Instant::now() + bounds.time;
@@ -109,7 +134,7 @@ impl Running {
         command
             .arg("--minder")
             .arg(bounds.time.as_millis().to_string())
-            .arg(Wall::word(wall))
+            .arg(Wall::word(manner.wall))
             .arg(program)
             .args(arguments)
             .current_dir(cwd);
@@ -119,10 +144,12 @@ impl Running {
                 command.env(name, value);
             }
         }
+        command.envs(manner.env.iter().map(|(name, value)| (name, value)));
         // The minder's input is how it is told to end: the program itself gets none.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut minder = command.spawn().map_err(|error| failed(format!("could not be started: {error}")))?;
-        let (out, err) = (Kept::new(bounds.bytes), Kept::new(bounds.bytes));
+        let out = Kept::new(bounds.bytes);
+        let err = if manner.is_joined { out.clone() } else { Kept::new(bounds.bytes) };
         let mut readers = Vec::new();
         if let Some(stream) = minder.stdout.take() {
             readers.push(out.fill(stream));
@@ -134,7 +161,7 @@ impl Running {
     }
 
     /// The code it ended with, if it has.
-    pub(super) fn ended(&mut self) -> Result<Option<i32>, ToolError> {
+    pub(crate) fn ended(&mut self) -> Result<Option<i32>, ToolError> {
         Ok(self.minder.try_wait().map_err(failed)?.map(|status| status.code().unwrap_or(255)))
     }
 
@@ -143,8 +170,13 @@ impl Running {
         Instant::now() >= self.until
     }
 
+    /// Whether it ended with that code because its time was over.
+    pub(crate) fn is_timed_out(&self, code: i32) -> bool {
+        self.is_over() && code == i32::from(TIME_OVER)
+    }
+
     /// Ends it and all that it started, and waits until that is so.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         drop(self.minder.stdin.take());
         let until = Instant::now() + Duration::from_secs(12);
         while Instant::now() < until {
@@ -158,7 +190,7 @@ impl Running {
     }
 
     /// Waits for the rest of what it said: everybody who could write is gone.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let until = Instant::now() + Duration::from_secs(2);
         while self.readers.iter().any(|reader| !reader.is_finished()) && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
@@ -174,7 +206,7 @@ impl Drop for Running {
 
 /// The last bytes of a stream, at most so many.
 #[derive(Clone)]
-pub(super) struct Kept(Arc<Mutex<Bytes>>);
+pub(crate) struct Kept(Arc<Mutex<Bytes>>);
 
 struct Bytes {
     kept: VecDeque<u8>,
@@ -212,5 +244,13 @@ impl Kept {
         let lost = std::mem::take(&mut bytes.lost);
         let text = String::from_utf8_lossy(&redact::tame(&text)).into_owned();
         if lost > 0 { format!("[{lost} bytes before this are left out]\n{text}") } else { text }
+    }
+    /// What there is, as text, which stays; and whether something before it was left out.
+    pub(crate) fn so_far(&self) -> (String, bool) {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The rest of a character whose beginning was left out is none.
+        let torn = |byte: &&u8| bytes.lost > 0 && **byte & 0xc0 == 0x80;
+        let text: Vec<u8> = bytes.kept.iter().skip_while(torn).copied().collect();
+        (String::from_utf8_lossy(&redact::tame(&text)).into_owned(), bytes.lost > 0)
     }
 }

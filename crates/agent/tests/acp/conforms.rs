@@ -1,5 +1,6 @@
 //! The contract that every agent keeps whom the daemon drives.
 
+use std::process::Command;
 use std::time::Duration;
 
 use acp_kit::conforms::{Scene, Started, Subject, WORDS, conforms};
@@ -9,9 +10,14 @@ use crate::client::Agent;
 use crate::model::Reply;
 use crate::world::{KEY, World};
 
-fn subject(world: &World) -> Subject {
+fn subject(world: &World, started_by: fn(Command) -> Command) -> Subject {
     let (config, home, model) = (world.config.clone(), world.home(), world.model.clone());
-    let start = move || Started::program(Agent::command(&config, &[("MODEL_KEY", KEY)], &home));
+    let tree = world.tree();
+    let start = move || {
+        let mut command = started_by(Agent::command(&config, &[("MODEL_KEY", KEY)], &home));
+        command.current_dir(&tree);
+        Started::program(command)
+    };
     let scene = move |scene| {
         match scene {
             Scene::Says => model.plays([Reply::Say(WORDS)]),
@@ -36,7 +42,21 @@ fn subject(world: &World) -> Subject {
 #[tokio::test]
 async fn ses_14_the_built_in_agent_keeps_the_contract() {
     let world = World::new();
-    let report = conforms(&subject(&world)).await;
+    let report = conforms(&subject(&world, |command| command)).await;
+    report.assert_held(&[]);
+    assert!(report.odd.is_empty(), "{report:#?}");
+}
+
+#[tokio::test]
+async fn ses_14_an_agent_that_is_served_beside_keeps_the_contract_as_before() {
+    let beside = |agent: Command| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_palisade-agent"));
+        command.args(["beside", "--"]).arg(agent.get_program()).args(agent.get_args()).env_clear();
+        command.envs(agent.get_envs().filter_map(|(name, value)| value.map(|value| (name, value))));
+        command
+    };
+    let world = World::new();
+    let report = conforms(&subject(&world, beside)).await;
     report.assert_held(&[]);
     assert!(report.odd.is_empty(), "{report:#?}");
 }

@@ -8,6 +8,7 @@
 )]
 
 mod autonomy;
+mod beside;
 mod client;
 mod conforms;
 mod fetch;

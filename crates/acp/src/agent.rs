@@ -184,6 +184,12 @@ impl Agent {
         self.0.cancel(session);
     }
 
+    /// Says nothing more: the agent's input ends behind what is on the way. It is heard to its end, and whatever is wanted of it from
+    /// now on is [`AcpError::Gone`]. An agent that does not end by itself is for whoever started it.
+    pub fn close(&self) {
+        self.0.close();
+    }
+
     async fn plain(&self, method: &'static str, params: &Value) -> Result<Value, AcpError> {
         self.ask(method, params, Purpose::Plain, self.0.limits.answer).await
     }

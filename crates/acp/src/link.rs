@@ -229,6 +229,12 @@ impl Link {
         }
     }
 
+    /// Asks nothing more; what is on the way is still written and answered.
+    pub(crate) fn close(&self) {
+        self.state().is_over = true;
+        self.outbox.close();
+    }
+
     /// The stream has ended: nobody waits any longer.
     pub(crate) fn end(&self) {
         let mut state = self.state();

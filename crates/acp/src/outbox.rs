@@ -99,4 +99,6 @@ pub(crate) async fn write<W: AsyncWrite + Unpin>(mut to: W, outbox: Arc<Outbox>)
         }
     }
     outbox.close();
+    // Where both directions are one stream, dropping this half would not tell.
+    let _ = to.shutdown().await;
 }

@@ -175,6 +175,24 @@ async fn ends_that_are_dropped_end_everything() {
 }
 
 #[tokio::test]
+async fn an_agent_whose_input_was_closed_is_heard_to_its_end() {
+    let (agent, heard, mut peer, session) = opened(Limits::default()).await;
+    let (one, of) = (agent.clone(), session.clone());
+    let prompt = tokio::spawn(async move { one.prompt(&of, "go").await });
+    let sent = peer.heard().await;
+    agent.cancel(&session);
+    agent.close();
+    assert_eq!(agent.prompt(&session, "more").await, Err(AcpError::Gone));
+    assert_eq!(peer.heard().await["method"], "session/cancel", "what was on the way is written");
+    peer.end().await;
+    peer.say("last words").await;
+    peer.answer(&sent, json!({ "stopReason": "cancelled" })).await;
+    drop(peer);
+    assert_eq!(prompt.await.unwrap().unwrap().why, acp::Stop::Cancelled);
+    assert_eq!(rest(heard).await, [r#"Said("last words")"#, "TurnOver"]);
+}
+
+#[tokio::test]
 async fn a_stream_that_says_nothing_ends_as_one_that_did() {
     let (agent, heard, peer) = talk(Limits::default());
     drop(peer);

@@ -49,6 +49,12 @@ impl Peer {
         message
     }
 
+    /// The end of what is said.
+    pub(crate) async fn end(&mut self) {
+        let line = timeout(PATIENCE, self.lines.next_line()).await.expect("the stream does not end").unwrap();
+        assert_eq!(line, None);
+    }
+
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
         self.out.write_all(bytes).await.unwrap();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use acp::{AcpError, Agent, AgentSession, ChoiceKind, Heard, Opened, Question, Stop, Update};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::{Failed, Subject, limits};
 
@@ -126,13 +126,12 @@ impl Talk {
         silent.map_err(|_| Failed::Broken("updates do not end with the process".to_owned()))
     }
 
-    /// Lets the process end by itself, or ends it.
+    /// Lets the process end by itself, or ends it when it does not.
     pub async fn leave(&mut self) {
-        // What it has not written yet it writes now.
-        sleep(Duration::from_millis(500)).await;
-        (self.kill)();
+        self.agent.close();
         let silence = async { while self.heard.next().await.is_some() {} };
         let _ = timeout(END, silence).await;
+        (self.kill)();
     }
 
     /// Takes updates until the turn is over, the stream ends, or one is enough.

@@ -60,6 +60,8 @@ pub struct Said {
     pub frozen: bool,
     /// By what it is frozen: a control group, or a signal to each process.
     pub by: String,
+    /// How long its command has to end by itself when it is stopped, in milliseconds.
+    pub grace_ms: u64,
     /// Why it was not done.
     pub why: Option<String>,
     /// How the sandbox is made, if that was asked.

@@ -4,6 +4,7 @@
 //! sandbox is left. Not here: what was promised and whether it holds ([`crate::receipt`]).
 
 mod asked;
+mod carry;
 mod question;
 
 use std::io;
@@ -25,7 +26,7 @@ use crate::watch::{Over, Watch};
 
 use self::question::Question;
 
-/// How long a command may take to end by itself after it was asked to.
+/// How long a command may take to end by itself after it was asked to, unless the caller says otherwise.
 const GRACE: Duration = Duration::from_secs(5);
 /// How long output that is still in a pipe is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -122,6 +123,8 @@ pub struct Running {
     /// Bytes that the sandbox's terminal, or its standard input, has not taken yet.
     pending: Vec<u8>,
     input_ended: bool,
+    /// Bytes that the host's standard output and error have not taken yet.
+    unsent: [Vec<u8>; 3],
     /// Process 1 has nothing more to say; its end is told by its descriptor.
     line_ended: bool,
     /// Where others ask.
@@ -129,7 +132,12 @@ pub struct Running {
     plan: Plan,
     watch: Watch,
     frozen: Option<&'static str>,
+    grace: Duration,
     killed_at: Option<Instant>,
+    /// Somebody wants it to end: nobody waits long for a reader of what it said.
+    is_stopped: bool,
+    /// Whoever started us, if the run is to end with them.
+    parent: Option<OwnedFd>,
     ended: Option<Ended>,
     /// What the person is asked just now.
     question: Option<Question>,
@@ -210,12 +218,16 @@ impl Held {
             signals,
             pending: Vec::new(),
             input_ended: false,
+            unsent: Default::default(),
             line_ended: false,
             control: None,
             watch,
             plan,
             frozen: None,
+            grace: GRACE,
             killed_at: None,
+            is_stopped: false,
+            parent: None,
             ended: None,
             question: None,
         })
@@ -230,9 +242,11 @@ enum On {
     HostInput,
     Terminal,
     CarriedOut(usize),
+    HostOutput(usize),
     CarrierIn,
     Control,
     Attendant,
+    Parent,
     End,
 }
 
@@ -247,6 +261,20 @@ impl Running {
     #[must_use]
     pub fn controlled_by(mut self, control: Control) -> Self {
         self.control = Some(control);
+        self
+    }
+
+    /// Lets the command have this long to end by itself when it is asked to.
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Ends everything when this process ends.
+    #[must_use]
+    pub fn ending_with(mut self, parent: OwnedFd) -> Self {
+        self.parent = Some(parent);
         self
     }
 
@@ -274,7 +302,7 @@ impl Running {
                 self.killed_at = None;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
-            if gone_at.is_some_and(|at| now >= at + DRAIN) || (gone_at.is_some() && !self.is_draining()) {
+            if gone_at.is_some_and(|at| self.is_over(now >= at + DRAIN)) {
                 break;
             }
             if gone_at.is_none()
@@ -289,7 +317,8 @@ impl Running {
                 self.attend(&mut attendant);
             }
             self.ask(&mut attendant, gone_at.is_none());
-            let deadlines = [self.killed_at, gone_at.map(|at| at + DRAIN), self.watch.due(), attend_at];
+            let drained_at = gone_at.map(|at| at + DRAIN).filter(|at| *at > now);
+            let deadlines = [self.killed_at, drained_at, self.watch.due(), attend_at];
             let deadline = deadlines.into_iter().flatten().min();
             for on in self.ready(deadline, gone_at.is_none(), attendant.as_deref())? {
                 match on {
@@ -299,9 +328,11 @@ impl Running {
                     On::HostInput => self.take_input(),
                     On::Terminal => self.move_terminal(&mut attendant),
                     On::CarriedOut(number) => self.carry_out(number, &mut attendant),
+                    On::HostOutput(number) => self.give_output(number),
                     On::CarrierIn => self.give_input(),
                     On::Control => self.asked(&mut attendant),
                     On::Attendant => self.attend(&mut attendant),
+                    On::Parent => self.end_with_parent(),
                     On::End => gone_at = Some(Instant::now()),
                 }
             }
@@ -310,9 +341,27 @@ impl Running {
         Ok(self.ended.unwrap_or(Ended::Killed))
     }
 
-    fn is_draining(&self) -> bool {
+    /// Whether nothing of what the command said is waited for any more, now that it is gone.
+    fn is_over(&self, is_late: bool) -> bool {
         let [_, out, err] = &self.standard.carriers;
-        self.terminal.is_some() || out.is_some() || err.is_some()
+        let comes = self.terminal.is_some() || out.is_some() || err.is_some();
+        let has_unsent = self.unsent.iter().any(|unsent| !unsent.is_empty());
+        // A reader who takes time gets everything, unless somebody wants the end.
+        (!comes && !has_unsent) || (is_late && (!has_unsent || self.is_stopped))
+    }
+
+    /// Nobody is left who wants it.
+    fn end_with_parent(&mut self) {
+        (self.parent, self.is_stopped) = (None, true);
+        self.ended.get_or_insert(Ended::Killed);
+        let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+    }
+
+    /// Asks the command to end; after the grace everything is ended.
+    fn stop(&mut self, signal: i32) {
+        self.is_stopped = true;
+        let _ = self.line.signal(u8::try_from(signal).unwrap_or(15));
+        self.killed_at.get_or_insert(Instant::now() + self.grace);
     }
 
     /// What can be gone on with.
@@ -353,7 +402,12 @@ impl Running {
         if let (Some(carrier), false) = (&self.standard.carriers[0], self.pending.is_empty()) {
             what.push((On::CarrierIn, carrier.as_fd(), PollFlags::OUT));
         }
-        for number in [1, 2] {
+        what.extend(self.parent.iter().map(|parent| (On::Parent, parent.as_fd(), PollFlags::IN)));
+        for (number, host) in self.standard.host.iter().enumerate().skip(1) {
+            if self.unsent.get(number).is_some_and(|unsent| !unsent.is_empty()) {
+                what.push((On::HostOutput(number), host.as_fd(), PollFlags::OUT));
+                continue;
+            }
             // Also what goes through somebody else's hands may come to the same screen.
             if let (Some(Some(carrier)), None) = (self.standard.carriers.get(number), &self.question) {
                 what.push((On::CarriedOut(number), carrier.as_fd(), PollFlags::IN));
@@ -464,120 +518,17 @@ impl Running {
             let signal = i32::from_le_bytes([notice[0], notice[1], notice[2], notice[3]]);
             match signal {
                 libc::SIGWINCH | libc::SIGCONT => self.resize(),
-                _ => {
+                libc::SIGINT => {
                     let _ = self.line.signal(u8::try_from(signal).unwrap_or(15));
-                    if signal != libc::SIGINT && self.killed_at.is_none() {
-                        self.killed_at = Some(Instant::now() + GRACE);
+                }
+                _ => {
+                    // What stands still cannot end by itself.
+                    if self.frozen.is_some() && freeze::set(&self.groups, self.tree.pid, false).is_ok() {
+                        self.frozen = None;
                     }
+                    self.stop(signal);
                 }
             }
         }
     }
-
-    /// Takes bytes from the host's standard input.
-    // Apart, as are the others with a buffer: a frame that holds theirs is paid for by runs that carry nothing.
-    #[inline(never)]
-    fn take_input(&mut self) {
-        let mut bytes = [0u8; 16 * 1024];
-        match rustix::io::read(&self.standard.host[0], &mut bytes) {
-            Ok(0) | Err(rustix::io::Errno::IO) => {
-                self.input_ended = true;
-                self.standard.carriers[0] = None;
-            }
-            Ok(got) => {
-                self.pending.extend_from_slice(bytes.get(..got).unwrap_or_default());
-                match self.standard.kinds[0] {
-                    Kind::Terminal => self.feed_terminal(),
-                    _ => self.give_input(),
-                }
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            Err(_) => self.input_ended = true,
-        }
-    }
-
-    fn feed_terminal(&mut self) {
-        let Some(terminal) = &self.terminal else { return };
-        if let Ok(written) = rustix::io::write(terminal, &self.pending) {
-            self.pending.drain(..written);
-        }
-    }
-
-    fn give_input(&mut self) {
-        let Some(carrier) = &self.standard.carriers[0] else { return };
-        // A pipe that can be written takes at least this much without waiting.
-        let some = self.pending.get(..self.pending.len().min(4096)).unwrap_or_default();
-        match rustix::io::write(carrier, some) {
-            Ok(written) => drop(self.pending.drain(..written)),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            Err(_) => {
-                self.pending.clear();
-                self.input_ended = true;
-                self.standard.carriers[0] = None;
-            }
-        }
-    }
-
-    /// Carries what the sandbox's terminal shows to the person's.
-    #[inline(never)]
-    fn move_terminal(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
-        if !self.pending.is_empty() && self.standard.kinds[0] == Kind::Terminal {
-            self.feed_terminal();
-        }
-        let Some(terminal) = &self.terminal else { return };
-        let mut bytes = [0u8; 16 * 1024];
-        match rustix::io::read(terminal, &mut bytes) {
-            Ok(got) if got > 0 => {
-                let printed = bytes.get(..got).unwrap_or_default();
-                if !self.is_shown(0, printed, attendant) {
-                    return;
-                }
-                let to = if self.standard.kinds[1] == Kind::Terminal {
-                    1
-                } else {
-                    usize::from(self.standard.terminal().unwrap_or(1))
-                };
-                if let Some(to) = self.standard.host.get(to) {
-                    let _ = write_all(to, printed);
-                }
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-            Ok(_) | Err(_) => self.terminal = None,
-        }
-    }
-
-    #[inline(never)]
-    fn carry_out(&mut self, number: usize, attendant: &mut Option<&mut dyn Attendant>) {
-        let Some(Some(from)) = self.standard.carriers.get(number) else { return };
-        let mut bytes = [0u8; 64 * 1024];
-        let gone = match rustix::io::read(from, &mut bytes) {
-            Ok(0) => true,
-            Ok(got) => {
-                let printed = bytes.get(..got).unwrap_or_default();
-                let is_shown = self.is_shown(number, printed, attendant);
-                let to = self.standard.host.get(number).filter(|_| is_shown);
-                to.is_some_and(|to| write_all(to, printed).is_err())
-            }
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => false,
-            Err(_) => true,
-        };
-        if let (true, Some(carrier)) = (gone, self.standard.carriers.get_mut(number)) {
-            *carrier = None;
-        }
-    }
-}
-
-fn write_all(to: &OwnedFd, mut bytes: &[u8]) -> rustix::io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::write(to, bytes) {
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => {
-                let mut one = [PollFd::new(to, PollFlags::OUT)];
-                poll(&mut one, None)?;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

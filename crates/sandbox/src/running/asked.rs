@@ -1,8 +1,6 @@
 //! What others ask of a run at work: to say who it is, to stand still, to end, and what of its network is to change.
 
-use std::time::Instant;
-
-use super::{Attendant, GRACE, Running};
+use super::{Attendant, Running};
 use crate::control::{Ask, Control, Said};
 use crate::freeze;
 
@@ -32,10 +30,10 @@ impl Running {
                 if self.frozen.is_some() {
                     freeze(self, false);
                 }
-                let _ = self.line.signal(u8::try_from(libc::SIGTERM).unwrap_or(15));
-                self.killed_at.get_or_insert(Instant::now() + GRACE);
+                self.stop(libc::SIGTERM);
             }
             Ask::Kill => {
+                self.is_stopped = true;
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
         }
@@ -49,6 +47,7 @@ impl Running {
             command: command.join(" "),
             frozen: self.frozen.is_some(),
             by: self.frozen.unwrap_or_default().to_owned(),
+            grace_ms: u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX),
             why,
             plan: (ask == Ask::Plan).then(|| Box::new(self.plan.clone())),
             rules: attendant.as_ref().and_then(|attendant| attendant.holds()),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{QueueSelector, Winsize};
 
-use super::{Attendant, Running, write_all};
+use super::carry::write_all;
+use super::{Attendant, Running};
 use crate::standard::Kind;
 
 /// Whatever is typed so soon was meant for the command.

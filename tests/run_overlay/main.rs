@@ -4,6 +4,7 @@
 //! by a throw-away user. Nothing here needs a daemon.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends here")]
 
+mod commits;
 mod conflicts;
 mod cut;
 mod hostile;

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,7 @@ pub enum GitError {
 pub struct Git {
     program: &'static str,
     owner: Option<(u32, u32)>,
+    index: Option<PathBuf>,
 }
 
 /// What git said.
@@ -89,7 +90,13 @@ impl Git {
     pub fn find(repository: &Path) -> Option<Self> {
         let found = std::fs::metadata(repository).ok()?;
         let is_another = rustix::process::geteuid().is_root() && found.uid() != 0;
-        Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())) })
+        Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())), index: None })
+    }
+
+    /// The same with an index of its own, which it can write.
+    #[must_use]
+    pub fn with_index(self, index: &Path) -> Self {
+        Self { index: Some(index.to_owned()), ..self }
     }
 
     /// Git with these settings and arguments, and an environment of its own.
@@ -107,6 +114,7 @@ impl Git {
             ("GIT_COMMITTER_NAME", "palisade"),
             ("GIT_COMMITTER_EMAIL", "palisade@localhost"),
         ]);
+        command.envs(self.index.iter().map(|index| ("GIT_INDEX_FILE", index)));
         for setting in SETTINGS.iter().chain(settings) {
             command.args(["-c", setting]);
         }

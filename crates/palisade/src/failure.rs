@@ -43,6 +43,9 @@ pub(crate) enum Failure {
     /// The layer of a run could not be read, applied or dropped.
     #[error("{0}")]
     Layer(String),
+    /// Both the run and somebody else changed these paths.
+    #[error("{0}")]
+    Conflict(String, Vec<String>),
     /// The ledger is not what was written.
     #[error("the ledger was tampered with")]
     Tampered(serde_json::Value, String),
@@ -75,6 +78,7 @@ impl Failure {
             Self::Sandbox(..) => "sandbox".into(),
             Self::Vault(_, from) => from.code(),
             Self::Layer(_) => "layer".into(),
+            Self::Conflict(..) => "conflict".into(),
             Self::Unfit(..) => "unfit".into(),
             Self::Tampered(..) => "tampered".into(),
             Self::Unverifiable(..) => "unverifiable".into(),
@@ -94,6 +98,7 @@ impl Failure {
             | Self::Program(_)
             | Self::Unfit(..)
             | Self::Layer(_)
+            | Self::Conflict(..)
             | Self::Tampered(..) => 1,
         }
     }

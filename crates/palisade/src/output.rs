@@ -76,6 +76,7 @@ pub(crate) fn finish(place: &Place, outcome: Result<Shown, Failure>) -> ExitCode
                 Failure::Tampered(value, text)
                 | Failure::Unverifiable(value, text)
                 | Failure::Unfit(_, value, text) => (value.clone(), text.clone()),
+                Failure::Conflict(_, paths) => (json!({ "conflicts": paths }), String::new()),
                 _ => (Value::Null, String::new()),
             };
             if place.json {
@@ -163,6 +164,11 @@ pub(crate) fn refused(command: &str, failure: &Failure, json: bool) {
 /// Says what came of a run.
 pub(crate) fn report(result: &Value) {
     write(io::stdout().lock(), &line(&json!({ "ok": true, "command": "run", "result": result })), false);
+}
+
+/// The same for a file that a program reads: one document on one line.
+pub(crate) fn document(value: &Value) -> Vec<u8> {
+    OWN.scrub_bytes(&redact::tame(line(value).as_bytes())).into_owned()
 }
 
 /// Says something beside what a command prints.

@@ -6,10 +6,12 @@
 //! Invariants: the layer was written by a hostile process, so every name is opened beneath a descriptor and no
 //! link is followed, on either side. What applying overwrites or removes is kept in the run's folder, so undoing
 //! is exact. An apply that was cut off is rolled back from its journal before anything else happens.
-//! `.git` at the root is never read and never written. Not here: mounting the layer (`given`, `inside`), showing
+//! `.git` at the root is never carried over; the branch that was checked out, and the index, follow what a run committed by
+//! git's own hand ([`crate::repo::follow`]), with the files or not at all. Not here: mounting the layer (`given`, `inside`), showing
 //! changes to people (`palisade`).
 
 mod apply;
+mod branch;
 mod carry;
 mod copy;
 mod discard;
@@ -31,6 +33,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub use apply::{Applied, Apply, ApplyError, Conflict, Left, Why};
+pub use branch::{Followed, Follows};
 pub use discard::DiscardError;
 pub use folder::{Kept, Listed, RunError, folder, runs};
 pub use names::{escaped, unescaped};
@@ -38,7 +41,10 @@ pub use read::ReadError;
 pub use record::{Record, State};
 pub use undo::{Undo, UndoError, Undone};
 
+pub(crate) use folder::quiet;
 pub(crate) use mounts::{hand_over, layered};
+
+pub use crate::repo::{Branch, FollowError};
 
 use tree::Seen;
 

@@ -5,13 +5,16 @@
 //!
 //! Invariants: the host's `.git` is below the layer and never written from inside; git never runs on the host over
 //! anything that an agent can write; on the host only `refs/palisade/<run>/` and the branch that was checked out
-//! change, that one only forwards and only if nobody else moved it; objects are added, never removed.
+//! change, that one only forwards and only if nobody else moved it; objects are added, never removed. Where the changes of
+//! the worktree are kept apart, the branch waits until they are applied ([`follow`]).
 //! Not here: nested repositories in the worktree ([`crate::ending`]).
 
 mod bundle;
 pub(crate) mod config;
+pub(crate) mod follow;
 mod ingest;
 mod leave;
+mod pinned;
 mod place;
 mod refs;
 
@@ -21,6 +24,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+pub use follow::{Branch, FollowError};
 pub use ingest::{Became, Commit};
 pub use leave::TakeError;
 pub use place::Unusable;
@@ -50,6 +54,8 @@ pub(crate) struct Repository {
     /// Where the layer, and what passes through, is kept.
     folder: PathBuf,
     moves: Moves,
+    /// What is in the layer from the beginning.
+    pinned: Vec<pinned::Pin>,
     is_kept: bool,
 }
 
@@ -67,15 +73,22 @@ impl Repository {
         let Some(place) = Place::find(worktree)? else { return Ok(None) };
         let git = worktree.join(".git");
         let found = std::fs::symlink_metadata(&git).map_err(|error| Unusable::File(git, error))?;
-        let head = refs::head(&place.own, &place.common)
-            .map_err(|error| Unusable::File(place.own.join("HEAD"), error))?;
         let folder = run_folder.join("git");
         let (identity, worktree) = ((found.dev(), found.ino()), worktree.to_owned());
-        let made = Self { worktree, place, head, identity, folder, moves, is_kept: false };
+        let (head, pinned) = (Head::Other, Vec::new());
+        let mut made = Self { worktree, place, head, identity, folder, moves, pinned, is_kept: false };
         for path in [made.changes(), made.work()] {
             let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             make.map_err(|error| Unusable::File(path, error))?;
         }
+        let failed = |error| Unusable::File(made.place.own.clone(), error);
+        (made.head, made.pinned) = match moves {
+            Moves::Yes => (refs::head(&made.place.own, &made.place.common).map_err(failed)?, Vec::new()),
+            Moves::No => {
+                let _quiet = crate::changes::quiet(&made.worktree).map_err(failed)?;
+                pinned::pin(&made.place, &made.changes()).map_err(failed)?
+            }
+        };
         Ok(Some(made))
     }
 

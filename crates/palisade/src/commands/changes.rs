@@ -11,7 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use ledger::{Decision, Draft};
-use sandbox::changes::{Apply, Change, Kept, Left, Record, Undo, Why, escaped, runs as all_runs};
+use sandbox::changes::{
+    Apply, ApplyError, Branch, Change, DiscardError, Kept, Left, Record, Undo, UndoError, Why, escaped,
+    runs as all_runs,
+};
 use sandbox::profile::{Class, Host, Layers, Profile, Protected, Roots};
 use sandbox::{Caller, RunId};
 use serde_json::{Value, json};
@@ -23,6 +26,36 @@ use crate::output::{self, Shown, moment, table};
 
 fn failed(error: &dyn std::fmt::Display) -> Failure {
     Failure::Layer(error.to_string())
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        match &error {
+            ApplyError::Conflicts(conflicts) => {
+                let paths = conflicts.iter().map(|one| escaped(&one.path)).collect();
+                Self::Conflict(error.to_string(), paths)
+            }
+            other => failed(other),
+        }
+    }
+}
+
+impl From<UndoError> for Failure {
+    fn from(error: UndoError) -> Self {
+        match &error {
+            UndoError::Changed(paths) => {
+                let paths = paths.iter().map(|path| escaped(path)).collect();
+                Self::Conflict(error.to_string(), paths)
+            }
+            other => failed(other),
+        }
+    }
+}
+
+impl From<DiscardError> for Failure {
+    fn from(error: DiscardError) -> Self {
+        failed(&error)
+    }
 }
 
 /// A run that keeps its changes, from before its launch to its end; forgotten if it never ran.
@@ -44,9 +77,13 @@ impl Layered {
         Kept::create(&caller.run_folder, record).map(|kept| Self(Some(kept))).map_err(|error| broken(&error))
     }
 
-    /// Says what the run changed and what can be done with it.
-    pub(super) fn end(mut self, is_json: bool) -> Value {
+    /// Says what the run changed and what can be done with it. `branch` waits for that.
+    pub(super) fn end(mut self, is_json: bool, branch: Option<Branch>) -> Value {
         let Some(mut kept) = self.0.take() else { return Value::Null };
+        let waits = branch.is_some();
+        if let Some(branch) = branch {
+            kept.committed(branch);
+        }
         if let Err(error) = kept.ended() {
             output::tell(&error.to_string());
         }
@@ -58,7 +95,7 @@ impl Layered {
             }
         };
         let count = show::count(&changes);
-        if changes.is_empty() {
+        if changes.is_empty() && !waits {
             // There is nothing to look at, and nothing to list.
             let _ = kept.forget();
             return json!({ "changed": 0, "kept": null });
@@ -105,7 +142,7 @@ fn record(
 }
 
 /// Records the end of an act and gives its outcome; an act that was done stays done if its end cannot be recorded.
-fn recorded<T, E: std::fmt::Display>(
+fn recorded<T, E: std::fmt::Display + Into<Failure>>(
     home: &Home,
     run: &RunId,
     act: &'static str,
@@ -119,7 +156,7 @@ fn recorded<T, E: std::fmt::Display>(
     if let Err(unrecorded) = record(home, run, act, decision, &details) {
         output::tell(&format!("what was done could not be recorded: {unrecorded}"));
     }
-    outcome.map_err(|error| failed(&error))
+    outcome.map_err(Into::into)
 }
 
 /// The run that was named first, or the newest of the worktree that we stand in; and the other words.
@@ -253,8 +290,10 @@ pub(super) fn apply(
     }
     let watched: Vec<String> = done.carried.iter().filter_map(|(path, _)| watched(&rules, path)).collect();
     watched.iter().for_each(|line| text.push_str(&format!("look at: {line}\n")));
+    text.extend(done.branch.iter().map(show::branch));
+    let moved = done.branch.as_ref().is_some_and(show::has_moved);
     text.push_str(&match done.carried.len() {
-        0 => "nothing was applied\n".to_owned(),
+        0 if !moved => "nothing was applied\n".to_owned(),
         count => format!("{count} applied; `palisade apply --undo {run}` takes it back\n"),
     });
     let carried: Vec<Value> =
@@ -262,7 +301,8 @@ pub(super) fn apply(
     let left: Vec<Value> =
         done.left.iter().map(|left| json!({ "path": escaped(&left.path), "why": why(left) })).collect();
     let json = json!({
-        "run": run.as_str(), "applied": carried, "left": left, "look_at": watched, "rolled_back": done.rolled_back,
+        "run": run.as_str(), "applied": carried, "left": left, "look_at": watched,
+        "branch": done.branch.as_ref().map(show::branch_value), "rolled_back": done.rolled_back,
     });
     Ok(Shown::new(&json, text))
 }
@@ -297,12 +337,14 @@ pub(super) fn undo(config: Option<&Path>, words: &[OsString], force: bool) -> Re
     for path in &done.kept {
         text.push_str(&format!("kept: {}: something else is in it now\n", escaped(path)));
     }
+    text.extend(done.branch.iter().map(show::branch));
     text.push_str(&format!("{} paths are as they were before the apply\n", done.restored.len()));
     let paths = |paths: &[PathBuf]| paths.iter().map(|path| escaped(path)).collect::<Vec<_>>();
-    Ok(Shown::new(
-        &json!({ "run": run.as_str(), "restored": paths(&done.restored), "kept": paths(&done.kept) }),
-        text,
-    ))
+    let branch = done.branch.as_ref().map(show::branch_value);
+    let json = json!({
+        "run": run.as_str(), "restored": paths(&done.restored), "kept": paths(&done.kept), "branch": branch,
+    });
+    Ok(Shown::new(&json, text))
 }
 
 /// `palisade discard`.

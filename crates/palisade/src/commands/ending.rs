@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use sandbox::changes::Branch;
 use sandbox::{Became, Commit, Ending, Fate, Finding};
 use serde_json::{Value, json};
 
@@ -32,6 +33,12 @@ pub(crate) fn value(ending: &Ending) -> (Value, Value) {
     (json!({ "branches": commits, "refused": refused }), json!(findings))
 }
 
+/// The branch that moves when the changes of the run are applied.
+pub(crate) fn waiting(ending: &Ending) -> Option<Branch> {
+    let found = ending.commits.iter().find(|commit| commit.became == Became::Waits)?;
+    Some(Branch { name: found.branch.clone(), old: found.old.clone(), new: found.new.clone() })
+}
+
 fn commits(ending: &Ending) -> Vec<String> {
     let mut lines: Vec<String> = ending.commits.iter().map(commit).collect();
     lines.extend(ending.refused.as_ref().map(|(error, place)| {
@@ -50,6 +57,9 @@ fn commit(commit: &Commit) -> String {
     match became {
         Became::Moved => moved(),
         Became::MovedWithoutIndex(why) => format!("{}; the index stayed as it was: {why}", moved()),
+        Became::Waits => {
+            format!("{branch} moves to {new} when the changes are applied; until then it is kept as {kept}")
+        }
         Became::Kept(why) => format!("{branch} at {new} is kept as {kept}: {why}"),
     }
 }
@@ -59,6 +69,7 @@ fn commit_value(commit: &Commit) -> Value {
     let (word, why) = match became {
         Became::Moved => ("moved", None),
         Became::MovedWithoutIndex(why) => ("moved_without_index", Some(why)),
+        Became::Waits => ("waits", None),
         Became::Kept(why) => ("kept", Some(why)),
     };
     json!({ "branch": branch, "old": old, "new": new, "ref": kept, "became": word, "why": why })

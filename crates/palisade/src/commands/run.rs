@@ -178,7 +178,7 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
     let mut ending = prepared.finish(&profile, &run);
     ending.findings.extend(covers);
     ending::tell(&ending);
-    let layer = layered.map(|layered| layered.end(json));
+    let layer = layered.map(|layered| layered.end(json, ending::waiting(&ending)));
     let ended = ended?;
     let end = End {
         exit: exit(ended),

@@ -1,12 +1,14 @@
 //! Carries the changes of a layer into the worktree: everything that was asked for, or nothing.
 //!
-//! Flow: what was cut off is rolled back -> changes -> steps, conflicts, what is left out -> journal -> steps -> done.
+//! Flow: what was cut off is rolled back -> changes -> steps, conflicts, what is left out, what the branch does -> journal -> steps
+//! -> the branch -> done.
 //! Invariants: with a conflict nothing is done, unless forced; a step that fails rolls everything back; what was in
 //! the worktree is kept for [`Kept::undo`].
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::branch::{Followed, Following};
 use super::carry::{Carrier, Owner};
 use super::folder::{Kept, RunError};
 use super::journal::{Act, Journal, Progress};
@@ -18,6 +20,7 @@ use super::tree::Root;
 use super::undo::{self, UndoError};
 use super::{Kind, What};
 use crate::profile::Control;
+use crate::repo::FollowError;
 
 /// So many files wait for the disk one by one; more wait once, for all that the disk has to do.
 const FEW: usize = 64;
@@ -68,6 +71,8 @@ pub struct Applied {
     pub carried: Vec<(PathBuf, &'static str)>,
     /// What was left out.
     pub left: Vec<Left>,
+    /// What became of the branch that the run committed to.
+    pub branch: Option<Followed>,
     /// Whether a former apply was cut off and had to be rolled back first.
     pub rolled_back: bool,
 }
@@ -87,6 +92,14 @@ pub enum ApplyError {
     /// The host changed the same files.
     #[error("{}", conflicting(.0))]
     Conflicts(Vec<Conflict>),
+    /// What is staged keeps the branch from moving.
+    #[error(
+        "what is staged is in the way of the commits ({0}); nothing was applied. Commit it or take it back, or use `--force`: then the branch stays"
+    )]
+    Staged(String),
+    /// The branch cannot be looked after.
+    #[error("{0}; nothing was applied. With `--force` the branch stays where it is")]
+    Branch(#[from] FollowError),
     /// Another apply is at work.
     #[error("another apply is at work in `{}`; wait for it", escaped(.0))]
     Busy(PathBuf),
@@ -143,14 +156,12 @@ impl Kept {
             is_root,
         };
         let planned = question.plan().map_err(ApplyError::Journal)?;
-        if !planned.conflicts.is_empty() && !asked.force {
-            return Err(ApplyError::Conflicts(planned.conflicts));
+        let Following { moving, followed } = self.following(asked, planned.conflicts)?;
+        if planned.steps.is_empty() && moving.is_none() {
+            return Ok(Applied { carried: Vec::new(), left: planned.left, branch: followed, rolled_back });
         }
-        if planned.steps.is_empty() {
-            return Ok(Applied { carried: Vec::new(), left: planned.left, rolled_back });
-        }
-        let mut journal =
-            Journal::begin(&self.folder, planned.steps, planned.folders).map_err(ApplyError::Journal)?;
+        let mut journal = Journal::begin(&self.folder, planned.steps, planned.folders, moving.as_ref())
+            .map_err(ApplyError::Journal)?;
         let before = Root::open(&journal.folder.join("before")).map_err(ApplyError::Journal)?;
         let owner = owner(&host, is_root).map_err(ApplyError::Journal)?;
         let waits = journal.steps.len() <= FEW;
@@ -165,6 +176,9 @@ impl Kept {
             lives: self.lives,
         };
         let done = carrier.carry().and_then(|()| {
+            moving
+                .map_or(Ok(()), |moving| moving.go(&mut journal))
+                .map_err(|error| (".git".into(), error))?;
             // For many, one wait for the whole disk, before the journal says that all is done.
             let synced = if waits { Ok(()) } else { rustix::fs::syncfs(host.fd()).map_err(io::Error::from) };
             synced.and_then(|()| journal.reached(Progress::Done)).map_err(|error| (PathBuf::new(), error))
@@ -175,7 +189,10 @@ impl Kept {
             return Err(ApplyError::Failed(path.clone(), io::Error::other(error.to_string())));
         }
         if let Err((path, error)) = done {
-            return Err(match undo::roll_back(&mut journal, &host, undo::Mode::CutOff) {
+            let taken_back = self
+                .branch_back(&mut journal)
+                .and_then(|_| undo::roll_back(&mut journal, &host, undo::Mode::CutOff));
+            return Err(match taken_back {
                 Ok(_) => ApplyError::Failed(path, error),
                 Err(stuck) => ApplyError::Stuck(path, error, Box::new(stuck)),
             });
@@ -185,7 +202,7 @@ impl Kept {
             self.learn(&host, &journal);
         }
         let carried = carried(&journal, &changes);
-        Ok(Applied { carried, left: planned.left, rolled_back })
+        Ok(Applied { carried, left: planned.left, branch: followed, rolled_back })
     }
 
     /// Rolls back an apply, or goes on with an undo, that was cut off; whether there was one.
@@ -196,6 +213,7 @@ impl Kept {
         let has_layer = self.folder.join("worktree").join("changes").exists();
         let mode = if has_layer { undo::Mode::CutOff } else { undo::Mode::Asked };
         for mut journal in all.into_iter().rev().filter(Journal::is_torn) {
+            self.branch_back(&mut journal)?;
             undo::roll_back(&mut journal, host, mode)?;
             self.learn(host, &journal);
             found = true;

@@ -6,9 +6,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -19,6 +20,10 @@ use super::upper::Upper;
 use super::{Change, names::escaped};
 use crate::RunId;
 use crate::plan::Layer;
+use crate::repo::Branch;
+
+/// How long the apply of another run is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a run cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -192,6 +197,11 @@ impl Kept {
         &self.record
     }
 
+    /// It committed to the branch that was checked out, which moves when its changes are applied.
+    pub fn committed(&mut self, branch: Branch) {
+        self.record.branch = Some(branch);
+    }
+
     /// The command has ended.
     ///
     /// # Errors
@@ -264,12 +274,35 @@ impl Kept {
         if is_it { Ok(root) } else { Err(gone()) }
     }
 
-    /// Nobody else changes this worktree by a run's layer while the value lives.
+    /// Nobody else changes this worktree by a run's layer while the value lives; false if somebody does so for long.
     pub(super) fn alone(root: &Root) -> io::Result<bool> {
-        match rustix::fs::flock(root.fd().as_fd(), FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
+        locked(root.fd(), FlockOperation::NonBlockingLockExclusive)
+    }
+}
+
+/// Nobody changes this worktree by a run's layer while the value lives.
+pub(crate) fn quiet(worktree: &Path) -> io::Result<OwnedFd> {
+    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
+    let root = rustix::fs::open(worktree, flags, rustix::fs::Mode::empty())?;
+    if !locked(root.as_fd(), FlockOperation::NonBlockingLockShared)? {
+        let why = "an apply is at work in it, and takes long; wait for it";
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
+    }
+    Ok(root)
+}
+
+/// Whether the lock was had in time.
+fn locked(root: BorrowedFd<'_>, lock: FlockOperation) -> io::Result<bool> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match rustix::fs::flock(root, lock) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
+            Err(error) => return Err(error.into()),
         }
     }
 }

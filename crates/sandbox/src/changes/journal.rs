@@ -1,7 +1,7 @@
 //! What an apply is about to do and how far it came, so that a later process can undo it, whole or half done.
 //!
 //! One folder per apply, `applies/<n>`: `journal` (one JSON document per line), `before/<step>` (what was there),
-//! `after/<step>` (what an undo took away). Invariant: every step is on disk before the first one is done, and
+//! `after/<step>` (what an undo took away), `index` (git's, as it was, if a branch moves). Invariant: every step is on disk before the first one is done, and
 //! what is new is named, with its inode, before it takes its place; so what happened can be told from the
 //! journal and the files alone. A line that was cut off is as good as not written.
 
@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::branch::Moving;
 use super::names::text;
 use super::tree::Seen;
+use crate::repo::follow::Move;
 
 /// Longer than any line, with its path escaped.
 const TAIL: u64 = 64 * 1024;
@@ -66,6 +68,8 @@ enum Line {
         path: PathBuf,
         seen: Seen,
     },
+    /// A branch that moves after the last step.
+    Branch(Move),
     /// Every step is written down.
     Go,
     /// What a step made, before it takes its place.
@@ -73,6 +77,8 @@ enum Line {
         step: usize,
         seen: Seen,
     },
+    /// The branch has moved, and the index lists what has this digest.
+    Moved(String),
     Done,
     Undoing,
     Undone,
@@ -99,6 +105,9 @@ pub(super) struct Journal {
     pub(super) steps: Vec<Step>,
     pub(super) folders: Vec<(PathBuf, Seen)>,
     pub(super) made: HashMap<usize, Seen>,
+    pub(super) branch: Option<Move>,
+    /// What the index lists since the branch moved.
+    pub(super) listed: Option<String>,
     pub(super) progress: Progress,
     file: File,
 }
@@ -109,6 +118,7 @@ impl Journal {
         run_folder: &Path,
         steps: Vec<Step>,
         folders: Vec<(PathBuf, Seen)>,
+        branch: Option<&Moving>,
     ) -> io::Result<Self> {
         let number = numbers(run_folder)?.last().map_or(1, |last| last + 1);
         let folder = run_folder.join("applies").join(number.to_string());
@@ -136,9 +146,14 @@ impl Journal {
         for (path, seen) in &folders {
             add(&Line::Folder { path: path.clone(), seen: *seen })?;
         }
+        if let Some(moving) = branch {
+            moving.host.save_index(&folder.join("index")).map_err(io::Error::other)?;
+            add(&Line::Branch(moving.to.clone()))?;
+        }
         add(&Line::Go)?;
-        let mut journal =
-            Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
+        let (made, branch) = (HashMap::new(), branch.map(|moving| moving.to.clone()));
+        let progress = Progress::Planned;
+        let mut journal = Self { folder, tag, steps, folders, made, branch, listed: None, progress, file };
         journal.file.write_all(&lines)?;
         journal.file.sync_data()?;
         journal.progress = Progress::Going;
@@ -153,14 +168,17 @@ impl Journal {
         };
         let file = std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         let (tag, steps, folders) = (String::new(), Vec::new(), Vec::new());
+        let (made, progress) = (HashMap::new(), Progress::Planned);
         let mut journal =
-            Self { folder, tag, steps, folders, made: HashMap::new(), progress: Progress::Planned, file };
+            Self { folder, tag, steps, folders, made, branch: None, listed: None, progress, file };
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             // A line that was cut off stands alone, because every writer begins with an end of line.
             match serde_json::from_slice(line) {
                 Ok(Line::Tag(tag)) => journal.tag = tag,
                 Ok(Line::Step(step)) => journal.steps.push(step),
                 Ok(Line::Folder { path, seen }) => journal.folders.push((path, seen)),
+                Ok(Line::Branch(to)) => journal.branch = Some(to),
+                Ok(Line::Moved(listed)) => journal.listed = Some(listed),
                 Ok(Line::Go) => journal.progress = Progress::Going,
                 Ok(Line::Made { step, seen }) => drop(journal.made.insert(step, seen)),
                 Ok(Line::Done) => journal.progress = Progress::Done,
@@ -186,6 +204,17 @@ impl Journal {
     pub(super) fn note_made(&mut self, step: usize, seen: Seen) -> io::Result<()> {
         self.made.insert(step, seen);
         self.write(&Line::Made { step, seen })
+    }
+
+    pub(super) fn note_moved(&mut self, listed: String) -> io::Result<()> {
+        self.write(&Line::Moved(listed.clone()))?;
+        self.listed = Some(listed);
+        Ok(())
+    }
+
+    /// The index as it was before the branch moved, if there was one.
+    pub(super) fn index(&self) -> Option<PathBuf> {
+        Some(self.folder.join("index")).filter(|path| path.exists())
     }
 
     pub(super) fn reached(&mut self, progress: Progress) -> io::Result<()> {
@@ -220,8 +249,11 @@ pub(super) fn is_torn(run_folder: &Path) -> bool {
     let line = last
         .and_then(|last| last_line(&run_folder.join("applies").join(last.to_string()).join("journal")).ok());
     match line.and_then(|line| serde_json::from_slice(&line).ok()) {
-        Some(Line::Go | Line::Made { .. } | Line::Undoing) => true,
-        Some(Line::Tag(_) | Line::Step(_) | Line::Folder { .. } | Line::Done | Line::Undone) | None => false,
+        Some(Line::Go | Line::Made { .. } | Line::Moved(_) | Line::Undoing) => true,
+        Some(
+            Line::Tag(_) | Line::Step(_) | Line::Folder { .. } | Line::Branch(_) | Line::Done | Line::Undone,
+        )
+        | None => false,
     }
 }
 

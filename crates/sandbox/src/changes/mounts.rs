@@ -78,13 +78,18 @@ pub(crate) fn hand_over(layer: &Layer, identity: &Identity) -> io::Result<()> {
     // The folder around them is passed through; the one above it stays closed to everybody.
     let room = layer.changes.parent().unwrap_or(&layer.changes);
     std::fs::set_permissions(room, std::fs::Permissions::from_mode(0o711))?;
-    own(&layer.changes)?;
     own(&layer.work)?;
     // They are ours and as deep as the names of control files.
     let mut open: Vec<_> = layer.stubs.clone().into_iter().collect();
+    // What is in it is ours too, until it was mounted: then it is theirs, and theirs alone.
+    if std::fs::symlink_metadata(&layer.changes)?.uid() != identity.host_user {
+        open.push(layer.changes.clone());
+    }
     while let Some(path) = open.pop() {
-        for entry in std::fs::read_dir(&path)? {
-            open.push(entry?.path());
+        if std::fs::symlink_metadata(&path)?.is_dir() {
+            for entry in std::fs::read_dir(&path)? {
+                open.push(entry?.path());
+            }
         }
         own(&path)?;
     }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::names::text;
+use crate::repo::Branch;
 
 /// The largest file that can be one of ours.
 const MOST_BYTES: u64 = 1 << 20;
@@ -63,6 +64,9 @@ pub struct Record {
     pub profile: String,
     /// Control files that its profile gives up, as the profile writes them.
     pub unprotect: Vec<String>,
+    /// What it made of the branch that was checked out, if it committed to it.
+    #[serde(default)]
+    pub branch: Option<Branch>,
     /// Where it stands.
     pub state: State,
 }
@@ -91,6 +95,7 @@ impl Record {
             command,
             profile: profile.to_owned(),
             unprotect,
+            branch: None,
             state: State::Running,
         })
     }

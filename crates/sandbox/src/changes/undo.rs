@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::AtFlags;
 
 use super::What;
+use super::branch::Followed;
 use super::carry::{shift, stash};
 use super::copy;
 use super::folder::{Kept, RunError};
@@ -21,6 +22,7 @@ use super::names::escaped;
 use super::read::ReadError;
 use super::record::State;
 use super::tree::{self, Root, Seen};
+use crate::repo::FollowError;
 
 /// What a person asked for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +38,8 @@ pub struct Undone {
     pub restored: Vec<PathBuf>,
     /// Directories that stayed, because something else is in them now.
     pub kept: Vec<PathBuf>,
+    /// What became of the branch that had moved.
+    pub branch: Option<Followed>,
 }
 
 /// Why nothing, or not everything, was taken back.
@@ -53,6 +57,14 @@ pub enum UndoError {
     /// Files were changed since.
     #[error("changed since the apply: {}; nothing was taken back. Keep a copy, then use `--force`", listed(.0))]
     Changed(Vec<PathBuf>),
+    /// The branch, or the index, went on since.
+    #[error(
+        "`{0}` cannot go back: {1}; nothing was taken back. With `--force` files go back and the branch stays"
+    )]
+    Branch(String, String),
+    /// The branch cannot be looked after.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// Another apply is at work.
     #[error("another apply is at work in `{}`; wait for it", escaped(.0))]
     Busy(PathBuf),
@@ -98,8 +110,12 @@ impl Kept {
         if !changed.is_empty() && !asked.force {
             return Err(UndoError::Changed(changed));
         }
+        if !asked.force {
+            self.branch_can_go_back(&done)?;
+        }
         let mut undone = Undone::default();
         for mut journal in done.into_iter().rev() {
+            undone.branch = self.branch_back(&mut journal)?.or(undone.branch);
             undone.kept.extend(roll_back(&mut journal, &host, Mode::Asked)?);
             if !asked.force {
                 self.learn(&host, &journal);

@@ -51,6 +51,8 @@ pub enum Became {
     Moved,
     /// It moved, and the index did not, for this reason.
     MovedWithoutIndex(String),
+    /// It moves when the changes of the run are applied.
+    Waits,
     /// It did not, for this reason.
     Kept(String),
 }
@@ -109,7 +111,9 @@ pub(super) fn ingest(
             }
         }
         let moved = moving.as_ref().filter(|(moving, ..)| moving == branch);
+        let waits = waiting(of, branch, new);
         let became = match moved {
+            None if waits.is_some() => Became::Waits,
             None => Became::Kept(why_not(of, branch)),
             Some((_, old, new)) => match answer(&format!("refs/heads/{branch}")) {
                 Some(None) => in_step(of, git, branch, old.as_ref(), new),
@@ -117,7 +121,8 @@ pub(super) fn ingest(
                 None => Became::Kept("git gave no answer".into()),
             },
         };
-        let old = moved.and_then(|(_, old, _)| old.as_ref()).map(|old| old.as_str().to_owned());
+        let old = moved.map(|(_, old, _)| old).or(waits).and_then(Option::as_ref);
+        let old = old.map(|old| old.as_str().to_owned());
         commits.push(Commit { branch: branch.clone(), old, new: new.as_str().to_owned(), kept, became });
     }
     Ok(commits)
@@ -140,6 +145,14 @@ fn moving<'a>(of: &Repository, offer: &'a Offer) -> Option<(String, Option<Id>, 
                 offer.branches.iter().find(|(branch, new)| branch == name && Some(new) != old.as_ref())?;
             Some((name.clone(), old.clone(), new))
         }
+        (Head::Branch(..) | Head::Other, _) => None,
+    }
+}
+
+/// What the branch that was checked out at launch named, if it waits for the changes of the run to be applied.
+fn waiting<'a>(of: &'a Repository, branch: &str, new: &Id) -> Option<&'a Option<Id>> {
+    match (&of.head, of.moves) {
+        (Head::Branch(name, old), Moves::No) if name == branch && old.as_ref() != Some(new) => Some(old),
         (Head::Branch(..) | Head::Other, _) => None,
     }
 }

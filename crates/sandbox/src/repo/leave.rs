@@ -82,14 +82,6 @@ impl Repository {
         Ok(ingest(self, run, &git, bundle)?)
     }
 
-    /// A cheap look: whether a reference can have changed at all.
-    fn is_touched(&self) -> bool {
-        let changes = self.changes();
-        let own = self.place.own.strip_prefix(&self.place.common).unwrap_or(&self.place.own).join("HEAD");
-        let places = ["refs", "packed-refs", "reftable"].map(PathBuf::from).into_iter().chain([own]);
-        places.into_iter().any(|place| changes.join(place).symlink_metadata().is_ok())
-    }
-
     /// What the host has not, as a bundle that the inside made; none if there is nothing.
     fn bundle(&self, spec: &Spec, run: &RunId) -> Result<Option<File>, TakeError> {
         let path = self.folder.join("bundle");

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use sandbox::changes::{Change, Dropped, Face, Kept, Kind, What, escaped};
+use sandbox::changes::{Change, Dropped, Face, Followed, Follows, Kept, Kind, What, escaped};
 use sandbox::profile::{Class, Profile};
 use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
@@ -231,4 +231,32 @@ mod tests {
             assert_eq!(safe(bytes), shown);
         }
     }
+}
+
+/// What became of a branch, for people.
+pub(super) fn branch(branch: &Followed) -> String {
+    let Followed { name, now, became } = branch;
+    let at = now.as_deref().map_or("nothing", |id| id.get(..10).unwrap_or(id));
+    match became {
+        Follows::Moved => format!("{name} is at {at}\n"),
+        Follows::Joined => format!("{name} is at {at}, which joins the run's commits with others\n"),
+        Follows::There => format!("{name} has the run's commits already\n"),
+        Follows::Stays(why) => format!("{name} stays where it is: {why}\n"),
+    }
+}
+
+/// The same for programs.
+pub(super) fn branch_value(branch: &Followed) -> Value {
+    let Followed { name, now, became } = branch;
+    let (word, why) = match became {
+        Follows::Moved => ("moved", None),
+        Follows::Joined => ("joined", None),
+        Follows::There => ("there", None),
+        Follows::Stays(why) => ("stays", Some(why)),
+    };
+    json!({ "name": name, "now": now, "became": word, "why": why })
+}
+
+pub(super) fn has_moved(branch: &Followed) -> bool {
+    matches!(branch.became, Follows::Moved | Follows::Joined)
 }

@@ -8,4 +8,5 @@ mod hostile;
 mod limits;
 mod planted;
 mod room;
+mod started;
 mod worktrees;

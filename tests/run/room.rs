@@ -107,6 +107,10 @@ impl Room {
         self.folder.path().join("home")
     }
 
+    pub fn program(&self) -> PathBuf {
+        self.folder.path().join("palisade")
+    }
+
     pub fn runs(&self) -> PathBuf {
         self.home().join(".local/state/palisade/runs")
     }
@@ -154,7 +158,7 @@ impl Room {
     }
 
     fn palisade(&self, directory: &Path, options: &[&str], script: &str) -> Command {
-        let mut command = self.host(directory, self.folder.path().join("palisade"));
+        let mut command = self.host(directory, self.program());
         command.arg("run").args(options).args(["--", "sh", "-ec", script]);
         command
     }

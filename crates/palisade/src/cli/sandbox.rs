@@ -116,6 +116,15 @@ pub(crate) struct RunArgs {
     /// The command is traced for it: it is slower, and debuggers such as strace and gdb do not work in it.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Write what becomes of the run to this file, for the program that started it (docs/sandbox.md)
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) report: Option<PathBuf>,
+    /// End everything when this process ends, which must be the one that started this one
+    #[arg(long, value_name = "PID", hide = true)]
+    pub(crate) parent: Option<u32>,
+    /// How many seconds the command has to end by itself when it is stopped
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, hide = true, value_parser = clap::value_parser!(u64).range(..=60))]
+    pub(crate) grace: u64,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
@@ -175,7 +184,7 @@ pub(crate) struct ShellArgs {
 impl ShellArgs {
     /// The same for `run`, without a command.
     pub(crate) fn run_args(self) -> RunArgs {
-        RunArgs { profile: self.profile, overlay: self.overlay, ..RunArgs::default() }
+        RunArgs { profile: self.profile, overlay: self.overlay, grace: 5, ..RunArgs::default() }
     }
 }
 

@@ -46,12 +46,12 @@ pub(super) fn list(config: Option<&Path>) -> Result<Shown, Failure> {
 pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Result<Shown, Failure> {
     let home = Home::find(config);
     let run = named(&home, name)?;
-    let (action, word) = match ask {
-        Ask::Freeze => ("sandbox.freeze", "stands still"),
-        Ask::Thaw => ("sandbox.thaw", "goes on"),
-        Ask::Offline => ("sandbox.offline", "reaches nothing any more"),
-        Ask::Stop => ("sandbox.stop", "is being stopped"),
-        Ask::Kill => ("sandbox.kill", "is ended"),
+    let (action, word, done) = match ask {
+        Ask::Freeze => ("sandbox.freeze", "stands still", "frozen"),
+        Ask::Thaw => ("sandbox.thaw", "goes on", "running"),
+        Ask::Offline => ("sandbox.offline", "reaches nothing any more", "offline"),
+        Ask::Stop => ("sandbox.stop", "is being stopped", "gone"),
+        Ask::Kill => ("sandbox.kill", "is ended", "gone"),
         Ask::Tell | Ask::Plan | Ask::Rules => return Err(Failure::Usage("there is nothing to do".into())),
     };
     let record = OwnRecord::open(&home.state)?;
@@ -66,27 +66,31 @@ pub(super) fn tell(config: Option<&Path>, name: Option<&str>, ask: Ask) -> Resul
         return Err(Failure::Program(format!("`{run}`: {why}")));
     }
     if matches!(ask, Ask::Stop | Ask::Kill) {
-        gone(&home, &run)?;
+        gone(&home, &run, std::time::Duration::from_millis(said.grace_ms))?;
     }
     record.append_narrowing(&draft(Decision::Done, "asked by its user"))?;
     let by = if said.by.is_empty() { String::new() } else { format!(" (by {})", said.by) };
     let word = if matches!(ask, Ask::Stop | Ask::Kill) { "is gone, with everything in it" } else { word };
     Ok(Shown::new(
-        &json!({ "run": run.as_str(), "state": word, "by": said.by }),
+        &json!({ "run": run.as_str(), "state": word, "done": done, "by": said.by }),
         format!("{run} {word}{by}\n"),
     ))
 }
 
 /// Waits until nothing of a run is left; its launcher waits for that too and then goes.
-fn gone(home: &Home, run: &RunId) -> Result<(), Failure> {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+fn gone(home: &Home, run: &RunId, grace: std::time::Duration) -> Result<(), Failure> {
+    let patience = grace + std::time::Duration::from_secs(5);
+    let deadline = std::time::Instant::now() + patience;
     while std::time::Instant::now() < deadline {
         if Control::ask(&folder(home), run, Ask::Tell).ok().flatten().is_none() {
             return Ok(());
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    Err(Failure::Program(format!("`{run}` is still there after 10 seconds; try `palisade stop --now {run}`")))
+    let seconds = patience.as_secs();
+    Err(Failure::Program(format!(
+        "`{run}` is still there after {seconds} seconds; try `palisade stop --now {run}`"
+    )))
 }
 
 pub(super) fn asked(home: &Home, run: &RunId, ask: Ask) -> Result<Said, Failure> {

@@ -21,6 +21,7 @@ mod record;
 pub(crate) mod redact;
 mod remembered;
 mod repo;
+mod report;
 mod resolve;
 mod rules;
 pub(crate) mod run;

@@ -6,10 +6,11 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ed25519_dalek::SigningKey;
 use sandbox::profile::{
@@ -30,6 +31,7 @@ use super::explain;
 use super::lend::Vault;
 use super::network::{Network, Summary, Watched};
 use super::record::{self, OwnRecord};
+use super::report::Report;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -70,7 +72,15 @@ impl Home {
 
 /// Runs the command and gives its exit code.
 pub(crate) fn run(session: &Session, json: bool, args: RunArgs) -> ExitCode {
-    match started(session, json, args) {
+    let report = args.report.as_deref().map(Report::at).transpose();
+    let outcome = report.and_then(|report| {
+        let outcome = started(session, json, args, report.as_ref());
+        if let (Some(report), Err(failure)) = (&report, &outcome) {
+            report.failed(failure);
+        }
+        outcome
+    });
+    match outcome {
         Ok(code) => code,
         Err(failure) => {
             output::refused_run(&failure, json);
@@ -79,7 +89,13 @@ pub(crate) fn run(session: &Session, json: bool, args: RunArgs) -> ExitCode {
     }
 }
 
-fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Failure> {
+fn started(
+    session: &Session,
+    json: bool,
+    args: RunArgs,
+    report: Option<&Report>,
+) -> Result<ExitCode, Failure> {
+    let parent = args.parent.map(starter).transpose()?;
     let home = Home::find(session.config.as_deref());
     record::is_own(&home.state)?;
     let mut caller = caller(&home, &args.command)?;
@@ -90,6 +106,9 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
     // Another process builds what every sandbox has, while this one finds out what this one is to have.
     let begun = Begun::new(Permit::own_process(), &run, &caller.worktree).map_err(refused);
     let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
+    if let Some(report) = report {
+        report.is_apart(&profile, &caller)?;
+    }
     if let Some(notice) = pending_notice(&pending) {
         output::tell(&notice);
     }
@@ -154,13 +173,20 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
         rules: network.as_ref().map(|network| network.keep(&record)).transpose()?,
     };
     let launched = asked.receipt(&record, &held, &home, words, reach)?;
+    if let Some(report) = report {
+        report.running(&run, launched, &record.receipt(&run))?;
+    }
     let begun = Instant::now();
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
     let mut network = network.transpose()?;
     prepared.begin();
     let ended = held.go().map_err(refused).and_then(|running| {
-        let running = running.controlled_by(control);
+        let running = running.controlled_by(control).with_grace(Duration::from_secs(args.grace));
+        let running = match parent {
+            Some(parent) => running.ending_with(parent),
+            None => running,
+        };
         let waited = match &mut network {
             Some(network) => running.wait_attended(network),
             None => running.wait(),
@@ -178,7 +204,7 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
     let mut ending = prepared.finish(&profile, &run);
     ending.findings.extend(covers);
     ending::tell(&ending);
-    let layer = layered.map(|layered| layered.end(json, ending::waiting(&ending)));
+    let layer = layered.map(|layered| layered.end(json || report.is_some(), ending::waiting(&ending)));
     let ended = ended?;
     let end = End {
         exit: exit(ended),
@@ -187,18 +213,35 @@ fn started(session: &Session, json: bool, args: RunArgs) -> Result<ExitCode, Fai
         findings: ending::findings(&ending),
     };
     record.append_narrowing(&end_draft(&who(), &run, &end))?;
-    if json {
+    if json || report.is_some() {
         let (commits, findings) = ending::value(&ending);
         let ended_by = word(ended);
         let degraded: Vec<String> =
             args.allow_degraded.iter().map(|layer| crate::cli::word(*layer)).collect();
-        output::report(&json!({
+        let told = json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
             "layer": layer, "degraded": degraded, "explained": explained,
             "network": network.as_ref().map(Summary::value),
-        }));
+        });
+        if json {
+            output::report(&told);
+        }
+        if let Some(report) = report {
+            report.ended(told)?;
+        }
     }
     Ok(ExitCode::from(ended.code()))
+}
+
+/// The process that started this one, if it is this one: another would be somebody's whom nobody named.
+fn starter(pid: u32) -> Result<OwnedFd, Failure> {
+    let wrong = |why: &str| Failure::Sandbox(format!("--parent {pid}: {why}"), 125);
+    let named = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let named = named.ok_or_else(|| wrong("expected the number of a process"))?;
+    let held = rustix::process::pidfd_open(named, rustix::process::PidfdFlags::empty());
+    let held = held.map_err(|error| wrong(&format!("it cannot be watched: {error}")))?;
+    // After it is held: its number cannot be another's from now on.
+    if rustix::process::getppid() == Some(named) { Ok(held) } else { Err(wrong("it did not start this run")) }
 }
 
 /// Of everything that is inherited, what looks like a secret stays out, whatever its name is; whoever named a variable

@@ -6,8 +6,9 @@
 use std::ops::Range;
 
 use super::below::{Below, DASHES};
+use super::dull::Dull;
 use super::value::{self, Written};
-use super::{Hit, command, header, markup};
+use super::{Hit, command, header, markup, passing};
 use crate::bytes::{ByteSet, at, before, is_one_of, line_start, mixed, skip_blanks, slice, stands_before};
 use crate::words::Words;
 
@@ -135,13 +136,13 @@ const REACH: usize = 48;
 /// No secret name goes on this long after its last anchor.
 const TAIL: usize = 24;
 /// Most blanks around a separator.
-const BLANKS: usize = 16;
+pub(super) const BLANKS: usize = 16;
 /// How many letters and digits of a name count, the last ones: no word of a list is longer.
 const SIGNIFICANT: usize = 32;
 /// How much of a value is looked at to tell whether it is about something else.
-const LOOK: usize = 128;
+pub(super) const LOOK: usize = 128;
 /// Most bytes before the first of a value: quotes, backslashes, what is around them.
-const OPENING: usize = 32;
+pub(super) const OPENING: usize = 32;
 
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");
 /// What may stand right behind a name that a value follows, wherever that is.
@@ -155,7 +156,7 @@ pub(super) enum Found {
     Nameless(Range<usize>),
 }
 
-pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
+pub(super) fn find(text: &[u8], start: usize, end: usize, dull: &mut Dull) -> Option<Found> {
     // Some anchors hold the sign after the name.
     let end = end - usize::from(before(text, end).is_some_and(|byte| is_one_of(byte, b"=:\"")));
     let tail = slice(text, end, end + TAIL).iter().take_while(|byte| NAME.has(**byte)).count();
@@ -175,6 +176,13 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     let first = unescaped(text, begin(text, start));
     if stands_before(text, first, b"::") {
         return None;
+    }
+    if passing::is(text, (start, end), (first, last), dull) {
+        return None;
+    }
+    // The whole line is its value.
+    if tail == 0 && slice(text, start, end).eq_ignore_ascii_case(b"cookie") {
+        return header::find(text, first, last).map(Found::Hit);
     }
     // The anchor of the last word of a name does the work for the whole name.
     let mut plain = [0; SIGNIFICANT];
@@ -244,7 +252,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Found> {
     let near = slice(text, 0, from + OPENING + LOOK);
     // Not in a list, where a secret may come far behind; and not what is assigned, where a short one counts as it is.
     let is_vague = is_whole && !is_pass || !is_certain && written != Written::Assigned;
-    if is_vague && at(text, from) != Some(b'[') && !mixed(slice(near, from, near.len())) {
+    if is_vague && at(text, from) != Some(b'[') && dull.is(text, from, near.len()) {
         return None;
     }
     let is_open = || memchr::memchr(b'\n', slice(near, from, near.len())).is_none();

@@ -9,6 +9,7 @@
 mod anchors;
 pub(crate) mod below;
 mod command;
+mod dull;
 mod field;
 mod header;
 mod home;
@@ -16,6 +17,7 @@ mod list;
 mod login;
 mod look;
 mod markup;
+mod passing;
 pub(crate) mod pem;
 mod personal;
 mod random;
@@ -32,6 +34,7 @@ pub(crate) use unseen::{Seen, parted};
 use crate::bytes::{ByteSet, at, before, line_end, slice, stands_before};
 use crate::machine::Carry;
 use anchors::Anchors;
+use dull::Dull;
 
 /// Fewest characters that are judged by their look.
 pub(crate) const RANDOM: usize = random::LEAST;
@@ -285,6 +288,7 @@ fn until_block(
     let mut last = (from, from);
     // Where anchors end that are of no name with a value.
     let mut nameless = from..from;
+    let mut dull = Dull::default();
     let mut anchors = Anchors::new(text, from);
     while let Some((start, end, kind)) = anchors.next() {
         if start >= limit {
@@ -295,7 +299,7 @@ fn until_block(
             continue;
         }
         let hit = match kind {
-            Kind::Token(rule) => token::find(text, start, rule),
+            Kind::Token(rule) => token::find(text, start, rule, &mut dull),
             Kind::Bearer => token::bearer(text, end),
             Kind::Basic => login::basic(text, start, end),
             Kind::Login => login::option(text, start, end),
@@ -303,7 +307,7 @@ fn until_block(
             Kind::Account => login::account(text, start),
             Kind::Sql => login::sql(text, start, end),
             Kind::Field if nameless.contains(&end) => None,
-            Kind::Field => match field::find(text, start, end) {
+            Kind::Field => match field::find(text, start, end, &mut dull) {
                 Some(field::Found::Hit(hit)) => Some(hit),
                 Some(field::Found::Below(below)) => {
                     return Some((line_end(text, end) + 1, Carry::Below(below)));

@@ -9,6 +9,8 @@ const FIRST: &[u8] = b"-----BEGIN ";
 /// As some programs write it.
 pub(super) const SPACED: &str = "---- BEGIN ";
 const ENDS: [&[u8]; 3] = [b"-----END ", b"----END ", b"---- END "];
+/// What all of them end with.
+const END: &[u8] = b"END ";
 const DASHES: &[u8] = b"----";
 /// Longest label that is looked for.
 const LABEL: usize = 64;
@@ -30,6 +32,8 @@ const SIGNS: usize = 16;
 /// Line breaks that markup writes out, before a newline.
 const BREAKS: [&[u8]; 5] = [b"<br>", b"<br/>", b"&#13;", b"&#xD;", b"&#xd;"];
 
+/// Of a first line between its dashes.
+static LABELLED: ByteSet = ByteSet::alphanumeric_and(b" -");
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=");
 /// With `\n` and `&#10;` for line breaks.
 static INLINE: ByteSet = ByteSet::alphanumeric_and(b"+/= \t\r\\:,-&#;");
@@ -72,10 +76,10 @@ pub(super) fn find(text: &[u8], start: usize, label: usize) -> Option<Found> {
     let window = slice(text, label, label + LABEL);
     let length = position(window, DASHES)?;
     let name = window.get(..length)?;
-    if !name.iter().all(|byte| byte.is_ascii_alphanumeric() || b" -".contains(byte)) {
+    if !name.iter().all(|byte| LABELLED.has(*byte)) {
         return None;
     }
-    let is_public = PUBLIC.iter().any(|public| position(name, public).is_some());
+    let is_public = is_public(name);
     // Written so by hand: only what says that it is private is a key.
     let is_loose = slice(text, start, start + FIRST.len()) != FIRST;
     if is_loose && !is_public && position(name, b"PRIVATE").is_none() {
@@ -100,6 +104,14 @@ pub(super) fn find(text: &[u8], start: usize, label: usize) -> Option<Found> {
         }
         (false, false, None) => Some(Found::Inline(inline(text, start, body, Stop::AtEnd))),
     }
+}
+
+/// Whether a label says that what follows may be seen.
+fn is_public(name: &[u8]) -> bool {
+    // What all of them begin with.
+    static FIRST: ByteSet = ByteSet::of(b"CPScps");
+    let mut places = (0..name.len()).filter(|place| at(name, *place).is_some_and(|byte| FIRST.has(byte)));
+    places.any(|place| PUBLIC.iter().any(|public| stands(name, place, public)))
 }
 
 /// The newline after what a program has behind a line: quotes, a written line break, a plus.
@@ -184,6 +196,11 @@ impl Block {
             if let Some(after) = closing(line).filter(|_| !self.is_doubtful) {
                 let is_rest_blank = slice(line, after, line.len()).iter().all(u8::is_ascii_whitespace);
                 return Rest::Ends(if is_rest_blank { (end + 1).min(text.len()) } else { from + after });
+            }
+            // The next block, which is looked at for itself.
+            let is_next = line.starts_with(FIRST) && at(line, FIRST.len()).is_some_and(|byte| byte > b' ');
+            if is_next && self.lead == 0 {
+                return Rest::Ends(from);
             }
             match self.classify(line) {
                 Line::Full if !self.is_over => {}
@@ -291,7 +308,13 @@ fn unprefixed(line: &[u8]) -> &[u8] {
 /// Where the end mark of a line ends.
 fn closing(line: &[u8]) -> Option<usize> {
     let line = slice(line, 0, LOOK + LEAD);
-    let after = ENDS.iter().find_map(|end| position(line, end).map(|place| place + end.len()))?;
+    // Most lines do not have the word.
+    let word = position(line, END)?;
+    let ends = |end: &[u8]| {
+        let mark = slice(line, (word + END.len()).saturating_sub(end.len()), line.len());
+        position(mark, end).map(|place| line.len() - mark.len() + place + end.len())
+    };
+    let after = ENDS.iter().find_map(|end| ends(end))?;
     let close = position(slice(line, after, line.len()), DASHES)?;
     Some(after_dashes(line, after + close))
 }
@@ -306,6 +329,10 @@ fn stands(text: &[u8], from: usize, wanted: &[u8]) -> bool {
     slice(text, from, from + wanted.len()).eq_ignore_ascii_case(wanted)
 }
 
+/// Where this stands first, in whatever case.
 fn position(text: &[u8], wanted: &[u8]) -> Option<usize> {
-    text.windows(wanted.len()).position(|window| window.eq_ignore_ascii_case(wanted))
+    let first = wanted.first()?.to_ascii_lowercase();
+    // The first byte tells most often; what makes letters small may make another of a sign, too.
+    let begins = |window: &[u8]| window.first().is_some_and(|byte| byte | 0x20 == first);
+    text.windows(wanted.len()).position(|window| begins(window) && window.eq_ignore_ascii_case(wanted))
 }

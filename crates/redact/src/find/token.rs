@@ -1,5 +1,6 @@
 //! Tokens with a prefix of their own: one table.
 
+use super::dull::Dull;
 use super::{Body, Hit, begins_word};
 use crate::bytes::{ByteSet, at, mixed, slice};
 
@@ -219,8 +220,12 @@ pub(super) const RULES: &[Rule] = &[
 /// How much of a body is looked at to tell a token from a word.
 const LOOK: usize = 32;
 
-pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit> {
+pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule, dull: &mut Dull) -> Option<Hit> {
     let body = start + rule.prefix.len();
+    let is_always_mixed = matches!(rule.shape, Shape::Word | Shape::Bot | Shape::Azure);
+    if is_always_mixed && dull.has(body, body + LOOK.max(rule.min)) {
+        return None;
+    }
     // The search ignores case, tokens do not.
     if !rule.is_at(text, start) {
         return None;
@@ -245,6 +250,9 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule) -> Option<Hit
         Shape::Bot | Shape::Azure => is_mixed(),
     };
     if !may_fit {
+        if is_always_mixed {
+            dull.is(text, body, body + head.len());
+        }
         return None;
     }
     let run = head.iter().take_while(|byte| rule.body.has(**byte)).count();

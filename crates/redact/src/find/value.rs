@@ -68,7 +68,7 @@ fn wrapped(text: &[u8], from: usize) -> usize {
 }
 
 /// How much of a value is looked at to tell whether it is one.
-const LOOK: usize = 64;
+pub(super) const LOOK: usize = 64;
 
 static PATH: ByteSet = ByteSet::alphanumeric_and(b"_.:");
 static NAME: ByteSet = ByteSet::alphanumeric_and(b"_-.");

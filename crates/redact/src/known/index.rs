@@ -84,6 +84,8 @@ pub(super) struct Index {
     /// Bits that no eight bytes of a text have: the highest of each byte, if all are ASCII. Most of what is read as base64 or
     /// hex and is none has one.
     unset: u64,
+    /// Whether all are ASCII and nothing in them controls a terminal.
+    is_printed: bool,
     /// Which hashes there may be.
     coarse: Coarse,
     /// What windows without a capital are made of: most keys have capitals, and most text has none.
@@ -145,6 +147,7 @@ impl Index {
             has_capitals,
             looked_up: runs::looked_up(stride),
             unset: if is_ascii { 0x8080_8080_8080_8080 } else { 0 },
+            is_printed: is_ascii && range.0 >= b' ',
             coarse: Coarse::default(),
             small: Parts::default(),
             filter: Vec::new(),

@@ -10,6 +10,8 @@ const SAMPLE: usize = 8;
 /// How far these are apart, where values have sixteen bytes and more, and where they have eight.
 const FAR: usize = 24;
 const NEAR: usize = 8;
+/// How many of these are ruled out together.
+const AT_ONCE: usize = 4;
 /// How many before these are looked at next, and as many behind them.
 const BEFORE: usize = (BLOCK - SAMPLE) / 2;
 
@@ -33,6 +35,23 @@ const fn each(bits: u8) -> u64 {
     u64::from_le_bytes([bits; SAMPLE])
 }
 
+/// Bits of letters that are no digits, of quotes, stops and the like, and of what is not ASCII.
+#[inline]
+const fn others(sample: u64) -> u64 {
+    // Letters from `h` on have one of two bits that those before have not.
+    let letters = sample & (sample << 2 | sample << 3);
+    // Of what is neither letter nor digit, blanks and hyphens do not have this one.
+    let signs = sample << 5 & !(sample | sample << 2);
+    (letters | signs) & each(0x40) | sample & each(0x80)
+}
+
+/// Whether a sample has digits and no other letters. Digits have one of these bits, and most that stands between them has
+/// none: so lines that are set in are no rows.
+#[inline]
+const fn may_begin(sample: u64) -> bool {
+    (others(sample) == 0) & (sample & each(0x50) != 0)
+}
+
 /// The highest bit but one of letters, `8` and `9`, and not of a colon.
 const fn high(sample: u64) -> u64 {
     (sample | sample << 2 & sample << 3 & !(sample << 5)) & each(0x40)
@@ -53,10 +72,8 @@ impl Rows {
     /// Whether these may all be hex digits or what stands between such, and of a value.
     #[inline]
     const fn may_be_paired(self, sample: u64) -> bool {
-        // Letters from `h` on have one of two bits that those before have not.
-        let others = sample & (sample << 2 | sample << 3) & each(0x40) | sample & each(0x80);
         let high = high(sample);
-        others | (high & high >> 8 & self.if_ascii) == 0
+        others(sample) | (high & high >> 8 & self.if_ascii) == 0
     }
 
     /// Whether digits that may be of a value may be so side by side: of printed text, one of two is from `2` to `7`, which
@@ -121,35 +138,46 @@ impl Rows {
     /// The first sample that may be in a row, of those so far apart. Numbers that the compiler knows make the loop short.
     #[inline]
     fn first<const APART: usize>(self, text: &[u8], from: usize) -> Option<usize> {
-        let may_be = |number: usize, part: &[u8]| {
-            let is_likely =
-                part.first_chunk().is_some_and(|sample| self.may_be_here(u64::from_le_bytes(*sample)));
-            is_likely && self.may_be_around(text, from + number * APART)
-        };
+        let sample = |part: &[u8]| part.first_chunk().map_or(u64::MAX, |sample| u64::from_le_bytes(*sample));
         let (parts, rest) = slice(text, from, text.len()).as_chunks::<APART>();
-        let mut numbered = parts.iter().enumerate();
-        let found = numbered.find(|(number, part)| may_be(*number, *part)).map(|(number, _)| number);
-        found.or_else(|| may_be(parts.len(), rest).then_some(parts.len())).map(|number| from + number * APART)
+        let (groups, few) = parts.as_chunks::<AT_ONCE>();
+        let mut place = from;
+        for group in groups {
+            // Most often none can be, which is said of all together, as the processor cannot guess which of them is one.
+            if group.iter().fold(false, |some, part| some | may_begin(sample(part))) {
+                for (number, part) in group.iter().enumerate() {
+                    if self.may_be_here(sample(part)) && self.may_be_around(text, place + number * APART) {
+                        return Some(place + number * APART);
+                    }
+                }
+            }
+            place += AT_ONCE * APART;
+        }
+        for part in few.iter().map(<[u8; APART]>::as_slice).chain([rest]) {
+            if self.may_be_here(sample(part)) && self.may_be_around(text, place) {
+                return Some(place);
+            }
+            place += APART;
+        }
+        None
     }
 
     #[inline]
     const fn may_be_here(self, sample: u64) -> bool {
-        // Digits have one of these bits, and most that stands between them has none: so lines that are set in are no rows.
-        self.may_be_paired(sample) && sample & each(0x50) != 0
+        may_begin(sample) && self.may_be_paired(sample) && self.may_be_printed(sample)
     }
 
     /// Whether enough around the sample here may be a row.
     #[cold]
     fn may_be_around(self, text: &[u8], place: usize) -> bool {
         let sample = |from: usize| text.get(from..).and_then(|rest| rest.first_chunk()).copied();
-        let may_be_printed = |sample| self.may_be_printed(u64::from_le_bytes(sample));
-        if !sample(place).is_some_and(may_be_printed) {
-            return false;
-        }
         if !slice(text, place, place + SAMPLE).iter().fold(true, |are, byte| are & PAIRED.has(*byte)) {
             return false;
         }
-        let may_be = |sample| self.may_be_paired(u64::from_le_bytes(sample)) && may_be_printed(sample);
+        let may_be = |sample| {
+            let sample = u64::from_le_bytes(sample);
+            self.may_be_paired(sample) && self.may_be_printed(sample)
+        };
         // What is long has as many before it or behind it.
         if self.step() == FAR
             && !sample(place + SAMPLE).is_some_and(may_be)

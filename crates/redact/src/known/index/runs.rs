@@ -229,20 +229,35 @@ impl Index {
         if self.unset == 0 {
             return all;
         }
-        // The first of four characters has the highest bit of a byte, and three of eight bytes are the first of three.
-        let first = members(block, |byte| within(byte, b'A', b'Z') | within(byte, b'a', b'f'));
+        // The first of four characters has the highest bits of a byte, and three of eight bytes are the first of three. What
+        // is printed has one of the two after the highest.
+        let first = if self.is_printed {
+            members(block, |byte| within(byte, b'I', b'Z') | within(byte, b'a', b'f'))
+        } else {
+            members(block, |byte| within(byte, b'A', b'Z') | within(byte, b'a', b'f'))
+        };
         let may_begin = all & first & first >> 4 & first >> 8;
         if may_begin == 0 {
             return 0;
         }
         // So has the second of four.
-        let second = members(block, |byte| {
-            within(byte, b'A', b'H')
-                | within(byte, b'Q', b'X')
-                | within(byte, b'g', b'n')
-                | within(byte, b'w', b'z')
-                | within(byte, b'0', b'3')
-        });
+        let second = if self.is_printed {
+            members(block, |byte| {
+                within(byte, b'C', b'H')
+                    | within(byte, b'S', b'X')
+                    | within(byte, b'i', b'n')
+                    | within(byte, b'y', b'z')
+                    | within(byte, b'0', b'3')
+            })
+        } else {
+            members(block, |byte| {
+                within(byte, b'A', b'H')
+                    | within(byte, b'Q', b'X')
+                    | within(byte, b'g', b'n')
+                    | within(byte, b'w', b'z')
+                    | within(byte, b'0', b'3')
+            })
+        };
         may_begin & second >> 1 & second >> 5 & second >> 9
     }
 }

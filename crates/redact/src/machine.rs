@@ -71,6 +71,8 @@ pub(crate) enum Carry {
     Block(Block),
     /// Lines below a secret name.
     Below(Below),
+    /// A block of key lines among those.
+    Key(Block, Below),
     /// A secret that was longer than a piece.
     Body(Body),
 }

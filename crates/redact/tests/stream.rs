@@ -221,6 +221,41 @@ fn adversarial_text_takes_linear_time() {
 }
 
 #[test]
+fn sec_14_a_key_below_a_name_is_masked_with_all_of_the_value_and_once() {
+    let redactor = Redactor::new();
+    let key = "-----BEGIN PRIVATE KEY-----";
+    let body = "MIIEvgIBADANBgkqhkiG9w0BAQEFAASCBKgw9+0gz02S33aVCEV7GWwk6nyZ5o5T";
+    let end = "-----END PRIVATE KEY-----";
+    let form = "form-data; name=\"password\"\n\n";
+    let cases = [
+        (
+            format!("secret: |\n  {key}\n  {body}\n  {end}\n  more of it\nnext\n"),
+            "secret: |\n  ***\n  ***\nnext\n",
+        ),
+        (
+            format!("secret: |\n  a {key}\n  {body}\n  {end}\n  more\nnext\n"),
+            "secret: |\n  ***\n  ***\nnext\n",
+        ),
+        (
+            format!("secret: |\n  a {key}\\n{body}\\n{end} b\n  more\nnext\n"),
+            "secret: |\n  ***\n  ***\nnext\n",
+        ),
+        (
+            format!("secret: |\n  {key}\n  {body}\n  {end}\nnext: {key}\n{body}\nsome words after it\n"),
+            "secret: |\n  ***\nnext: ***\nsome words after it\n",
+        ),
+        (format!("{form}, {key}\n{body}\n{end}\nnext\n"), &format!("{form}***\nnext\n")),
+        (format!("{form}a {key}\\n{}\\n{end} b\nnext\n", body.repeat(20)), &format!("{form}***\nnext\n")),
+    ];
+    for (text, expected) in cases {
+        let once = redactor.scrub(&text).into_owned();
+        assert_eq!(once, expected, "{text}");
+        assert_eq!(redactor.scrub(&once), once, "{text}");
+        assert_eq!(streamed(&redactor, text.as_bytes().chunks(7)), once.as_bytes(), "{text}");
+    }
+}
+
+#[test]
 fn a_known_value_of_one_letter_takes_linear_time() {
     for value in ["a".repeat(64 * 1024), "ab".repeat(3000), "a".repeat(20)] {
         let redactor = Redactor::new();

@@ -3,9 +3,9 @@
 //! Flow: a name at the end of its line -> [`Below`] -> the lines that follow, until one is no value.
 //!
 //! Invariant: a line that is no value is left to the other finders; no line is looked at twice here. Not here: key blocks,
-//! which have lines of their own.
+//! which have lines of their own; a value goes on behind one ([`Below::has_key`]), as it does behind the mark for it.
 
-use super::pem::Rest;
+use super::pem::{self, Rest};
 use super::value::{self, Opening, Written};
 use super::{Body, Hit};
 use crate::MARK;
@@ -13,10 +13,14 @@ use crate::bytes::{at, before, is_one_of, line_end, line_start, mixed, skip_blan
 
 /// Longest line that is taken for a value.
 const LONGEST: usize = 1024;
+/// The same of one with a key in it, which is shorter once that is masked.
+const WITH_KEY: usize = 16 * 1024;
 /// Most bytes before a name in its line.
 const LEAD: usize = 96;
 /// Most blanks around a sign.
 const BLANKS: usize = 16;
+/// What a key block begins with.
+const BEGIN: &[u8] = b"-----BEGIN ";
 
 /// What the last line of a key block ends with. What stands right behind it begins a line once the block is masked.
 pub(super) const DASHES: &[u8] = b"-----";
@@ -31,6 +35,8 @@ pub(crate) struct Below {
     sign: u8,
     /// Lines that were no value so far.
     passed: u8,
+    /// Whether it goes on behind a key block that stands where it ended.
+    has_key: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,14 +102,22 @@ impl Below {
             return None;
         }
         let sign = at(text, start).filter(|byte| b"+-|>".contains(byte)).unwrap_or(b' ');
-        Some(Self { kind, column: first - start, sign, passed: 0 })
+        Some(Self { kind, column: first - start, sign, passed: 0, has_key: false })
+    }
+
+    /// Whether the lines go on behind a key block that stands where they ended.
+    pub(super) const fn has_key(&self) -> bool {
+        self.has_key
     }
 
     /// Goes on through the lines at `from`.
     pub(super) fn go_on(&mut self, text: &[u8], mut from: usize, hits: &mut Vec<Hit>) -> Rest {
+        self.has_key = false;
         while from < text.len() {
             let end = line_end(text, from);
-            if end - from > LONGEST {
+            let is_whole = matches!(self.kind, Kind::Block | Kind::Form);
+            let has_key = || memchr::memmem::find(slice(text, from, end), BEGIN).is_some();
+            if end - from > LONGEST && !(is_whole && end - from <= WITH_KEY && has_key()) {
                 return Rest::Ends(from);
             }
             let next = (end + 1).min(text.len());
@@ -111,8 +125,13 @@ impl Below {
             let lead = indentation(line, self.sign);
             let content = slice(line, lead, line.len()).trim_ascii_end();
             let start = from + lead;
-            // A key block that a value is glued to has a finder of its own.
-            let block = memchr::memmem::find(content, b"-----BEGIN ").filter(|place| *place > 0);
+            // A key block that a value is glued to has a finder of its own; one within a line that is a value as a whole has none.
+            let begins = memchr::memmem::find(content, BEGIN);
+            let key =
+                begins.and_then(|place| pem::find(text, start + place + 1, start + place + BEGIN.len()));
+            let is_inside = is_whole && matches!(key, Some(pem::Found::Inline(_)));
+            let is_apart = is_whole && matches!(key, Some(pem::Found::Block(..)));
+            let block = begins.filter(|place| *place > 0 && !is_inside);
             let content = slice(content, 0, block.unwrap_or(content.len()));
             let next = block.map_or(next, |place| start + place);
             if content.is_empty() {
@@ -124,7 +143,15 @@ impl Below {
                 continue;
             }
             let hit = match self.kind {
-                Kind::Block if lead <= self.column || holds_key(content) => None,
+                Kind::Block if lead <= self.column => None,
+                Kind::Block if is_apart => {
+                    if block.is_some() {
+                        hits.push(Hit::ended(start, next));
+                    }
+                    (self.has_key, self.passed) = (true, 0);
+                    return Rest::Ends(start + block.unwrap_or(0));
+                }
+                Kind::Block if holds_key(content) && !is_inside => None,
                 Kind::Block => Some((start, start + content.len())),
                 Kind::List => item(content).map(|(a, b)| (start + a, start + b)),
                 Kind::Items => match content.strip_prefix(b"- ") {
@@ -160,7 +187,8 @@ impl Below {
                     };
                 }
                 Kind::Form => {
-                    let is_value = self.passed == 1 && !value::is_harmless(content);
+                    let is_glued = is_apart && block.is_some();
+                    let is_value = self.passed == 1 && (is_glued || !value::is_harmless(content));
                     if is_value {
                         hits.push(Hit::ended(start, start + content.len()));
                     }

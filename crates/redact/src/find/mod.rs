@@ -34,6 +34,7 @@ pub(crate) use unseen::{Seen, parted};
 use crate::bytes::{ByteSet, at, before, line_end, slice, stands_before};
 use crate::machine::Carry;
 use anchors::Anchors;
+use below::Below;
 use dull::Dull;
 
 /// Fewest characters that are judged by their look.
@@ -234,15 +235,27 @@ pub(crate) fn families(
 ) {
     loop {
         let is_below = matches!(carry, Carry::Below(_));
-        let resumed = resume(text, from, carry, &mut finds.hits);
+        let (resumed, around) = resume(text, from, carry, &mut finds.hits);
         if resumed > from && !is_below {
             finds.dropped.push((from, resumed));
+        }
+        if matches!(carry, Carry::Below(_)) && resumed < text.len() {
+            from = resumed; // After a key among lines below a name.
+            continue;
         }
         if !matches!(carry, Carry::Nothing) {
             return; // All of it was in the block or the secret.
         }
         match until_block(text, resumed, limit, homes, finds) {
-            Some((next, block)) => (from, *carry) = (next, block),
+            Some((next, block)) => {
+                *carry = match (block, around) {
+                    (Carry::Block(block), Some(below)) if next == line_end(text, resumed) + 1 => {
+                        Carry::Key(block, below)
+                    }
+                    (block, _) => block,
+                };
+                from = next;
+            }
             None => return,
         }
         if from >= text.len() {
@@ -251,30 +264,29 @@ pub(crate) fn families(
     }
 }
 
-/// Where what was carried over ends.
-fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> usize {
-    let end = match carry {
-        Carry::Nothing => return from,
-        Carry::Body(body) => body.end(text, from),
-        Carry::Block(block) => match block.end(text, from) {
-            pem::Rest::Ends(end) => {
-                *carry = Carry::Nothing;
-                return end;
-            }
-            pem::Rest::GoesOn => return text.len(),
-        },
-        Carry::Below(below) => match below.go_on(text, from, hits) {
-            pem::Rest::Ends(end) => {
-                *carry = Carry::Nothing;
-                return end;
-            }
-            pem::Rest::GoesOn => return text.len(),
-        },
+/// Where what was carried over ends; and lines below a name that go on behind the key block there.
+fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> (usize, Option<Below>) {
+    let (rest, then, around) = match carry {
+        Carry::Nothing => return (from, None),
+        Carry::Body(body) => {
+            let end = body.end(text, from);
+            let rest = if end < text.len() { pem::Rest::Ends(end) } else { pem::Rest::GoesOn };
+            (rest, Carry::Nothing, None)
+        }
+        Carry::Block(block) => (block.end(text, from), Carry::Nothing, None),
+        Carry::Key(block, below) => (block.end(text, from), Carry::Below(*below), None),
+        Carry::Below(below) => {
+            let rest = below.go_on(text, from, hits);
+            (rest, Carry::Nothing, Some(*below).filter(Below::has_key))
+        }
     };
-    if end < text.len() {
-        *carry = Carry::Nothing;
+    match rest {
+        pem::Rest::Ends(end) => {
+            *carry = then;
+            (end, around)
+        }
+        pem::Rest::GoesOn => (text.len(), None),
     }
-    end
 }
 
 /// Finds everything up to the first block of key lines; where that block's lines begin.

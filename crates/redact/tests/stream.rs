@@ -244,6 +244,11 @@ fn sec_14_a_key_below_a_name_is_masked_with_all_of_the_value_and_once() {
             format!("secret: |\n  {key}\n  {body}\n  {end}\nnext: {key}\n{body}\nsome words after it\n"),
             "secret: |\n  ***\nnext: ***\nsome words after it\n",
         ),
+        (
+            format!("tokens: [\n  {key}\n  {body}\n  {end}\n  hunter22hunter,\n]\n"),
+            "tokens: [\n  ***\n  ***,\n]\n",
+        ),
+        (format!("tokens:\n  - {key}\\n{body}\\n{end}\n  - hunter22hunter\n"), "tokens:\n  - ***\n  - ***\n"),
         (format!("{form}, {key}\n{body}\n{end}\nnext\n"), &format!("{form}***\nnext\n")),
         (format!("{form}a {key}\\n{}\\n{end} b\nnext\n", body.repeat(20)), &format!("{form}***\nnext\n")),
     ];

@@ -129,6 +129,16 @@ impl Below {
             let begins = memchr::memmem::find(content, BEGIN);
             let key =
                 begins.and_then(|place| pem::find(text, start + place + 1, start + place + BEGIN.len()));
+            if let Some(hit) = self.item_key(key.as_ref(), content, start, lead) {
+                self.passed = 0;
+                if matches!(key, Some(pem::Found::Block(..))) {
+                    self.has_key = true;
+                    return Rest::Ends(hit.start);
+                }
+                hits.push(hit);
+                from = next;
+                continue;
+            }
             let is_inside = is_whole && matches!(key, Some(pem::Found::Inline(_)));
             let is_apart = is_whole && matches!(key, Some(pem::Found::Block(..)));
             let block = begins.filter(|place| *place > 0 && !is_inside);
@@ -204,6 +214,19 @@ impl Below {
             from = next;
         }
         Rest::GoesOn
+    }
+}
+
+impl Below {
+    /// The key that is an item of its own, so that a mark stands there alone.
+    fn item_key(&self, key: Option<&pem::Found>, content: &[u8], start: usize, lead: usize) -> Option<Hit> {
+        let (pem::Found::Inline(hit) | pem::Found::Block(hit, _)) = key? else { return None };
+        let first = match self.kind {
+            Kind::List => start,
+            Kind::Items if content.starts_with(b"- ") && lead + 2 >= self.column => start + 2,
+            Kind::Block | Kind::Items | Kind::Pair | Kind::Form => return None,
+        };
+        (hit.start == first && hit.end == start + content.len()).then_some(*hit)
     }
 }
 

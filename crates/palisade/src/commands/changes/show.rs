@@ -215,24 +215,6 @@ fn for_programs(change: &Change, rules: &Profile) -> Value {
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::safe;
-
-    #[test]
-    fn adv_f08_contents_cannot_act_on_a_terminal() {
-        for (bytes, shown) in [
-            (&b"a\tb\n"[..], "a\tb\n"),
-            (b"\x1b[2J\x07", "\\u{1b}[2J\\u{7}"),
-            (b"a\r\n", "a\\r\n"),
-            (b"\xff\xc3\xa4", "\\xff\u{e4}"),
-            ("\u{9b}31m\u{202e}x".as_bytes(), "\\u{9b}31m\\u{202e}x"),
-        ] {
-            assert_eq!(safe(bytes), shown);
-        }
-    }
-}
-
 /// What became of a branch, for people.
 pub(super) fn branch(branch: &Followed) -> String {
     let Followed { name, now, became } = branch;
@@ -259,4 +241,22 @@ pub(super) fn branch_value(branch: &Followed) -> Value {
 
 pub(super) fn has_moved(branch: &Followed) -> bool {
     matches!(branch.became, Follows::Moved | Follows::Joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe;
+
+    #[test]
+    fn adv_f08_contents_cannot_act_on_a_terminal() {
+        for (bytes, shown) in [
+            (&b"a\tb\n"[..], "a\tb\n"),
+            (b"\x1b[2J\x07", "\\u{1b}[2J\\u{7}"),
+            (b"a\r\n", "a\\r\n"),
+            (b"\xff\xc3\xa4", "\\xff\u{e4}"),
+            ("\u{9b}31m\u{202e}x".as_bytes(), "\\u{9b}31m\\u{202e}x"),
+        ] {
+            assert_eq!(safe(bytes), shown);
+        }
+    }
 }

@@ -61,6 +61,8 @@ pub struct Spec {
     tracing: Tracing,
     user: String,
     more: Vec<Mount>,
+    /// Certificates in the place of the host's; they last as long as the network.
+    trust: Vec<Mount>,
     wanted: Wanted,
     requires_groups: bool,
     wall: Option<std::time::Duration>,
@@ -85,6 +87,7 @@ impl Spec {
             tracing: Tracing::Refused,
             user: "agent".into(),
             more: Vec::new(),
+            trust: Vec::new(),
             wanted: Wanted::default(),
             requires_groups: false,
             wall: None,
@@ -230,6 +233,12 @@ impl Spec {
         self
     }
 
+    /// The same for certificates that a network needs.
+    pub(crate) fn certificates(mut self, mounts: Vec<Mount>) -> Self {
+        self.trust.extend(mounts);
+        self
+    }
+
     /// A small file of the sandbox's own, read-only.
     pub(crate) fn file(mut self, at: impl Into<PathBuf>, bytes: Vec<u8>) -> Self {
         self.files.push((at.into(), bytes));
@@ -247,7 +256,7 @@ impl Spec {
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ];
         let environment = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
-        Self { command, directory, environment, captured: None, ..self.clone() }
+        Self { command, directory, environment, captured: None, trust: Vec::new(), ..self.clone() }
     }
 
     /// A toolchain of the caller's, read-only, without its credentials.
@@ -307,7 +316,7 @@ impl Spec {
             mount.within = place.within.clone();
             mounts.push(mount);
         }
-        mounts.extend(self.more.iter().cloned());
+        mounts.extend(self.more.iter().chain(&self.trust).cloned());
         for mount in &mut mounts {
             mount.at = mount.at.components().collect();
         }

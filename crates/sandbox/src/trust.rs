@@ -39,7 +39,7 @@ impl Spec {
     #[must_use]
     pub fn java_trusting(self, store: &Path, stores: Vec<PathBuf>) -> Self {
         let cover = |at| Mount { programs: false, ..Mount::host(store, at, Access::Read) };
-        self.mounts(stores.into_iter().map(cover).collect())
+        self.certificates(stores.into_iter().map(cover).collect())
     }
 
     /// Has programs inside believe the certificates in this file of the host, and no others.
@@ -55,7 +55,7 @@ impl Spec {
             ..Mount::host(bundle, resolved(Path::new(at)), Access::Read)
         };
         let covers = found.iter().map(cover).collect();
-        self.mounts(covers)
+        self.certificates(covers)
     }
 }
 

@@ -21,8 +21,10 @@ use crate::cancel::Cancel;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// What a program gets of the agent's environment: nothing that holds a key.
-const PASSED: [&str; 10] = [
+const PASSED: [&str; 11] = [
     "HOME",
+    // Who commits; a git under /usr/local looks elsewhere by itself.
+    "GIT_CONFIG_SYSTEM",
     "LANG",
     "LC_ALL",
     "TMPDIR",

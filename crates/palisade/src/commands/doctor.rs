@@ -98,7 +98,7 @@ fn told(findings: &[Finding]) -> String {
 fn attacked(home: &Home, profile: &str) -> Result<(Value, String, usize), Failure> {
     let command: Vec<OsString> = vec!["true".into()];
     let folder = Folder::new(&home.state)?;
-    let mut caller = caller(home, &command)?;
+    let mut caller = caller(home, super::catalog::NOBODYS)?;
     caller.worktree = folder.made("work")?;
     caller.private_home = folder.made("home")?;
     caller.directory = caller.worktree.clone();

@@ -6,24 +6,15 @@
 
 mod vault;
 
-use std::ffi::OsStr;
-
+use agents::{Agent, Bound, Catalog};
 use egress::control::{Loan, Value};
 use rules::Rule;
-use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use self::vault::Borrowed;
 pub(super) use self::vault::{Lines, Vault};
-use super::login;
 use crate::failure::Failure;
 
-/// What is known of agents, one document each.
-const AGENTS: [&str; 3] = [
-    include_str!("../../../../agents/claude.toml"),
-    include_str!("../../../../agents/codex.toml"),
-    include_str!("../../../../agents/gemini.toml"),
-];
 /// The variable whose secret is never sent, and signs instead.
 const SIGNING: &str = "AWS_SECRET_ACCESS_KEY";
 /// What is said of a secret that has no host; in words that are not taken for a secret with its value.
@@ -51,65 +42,15 @@ const BEGINNINGS: [&str; 17] = [
     "hf_",
 ];
 
-/// What an agent needs of the network.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Agent {
-    command: String,
-    /// Sets of rules.
-    pub(super) presets: Vec<String>,
-    #[serde(default, rename = "secret")]
-    secrets: Vec<Bound>,
-    /// What is known of the login that it keeps.
-    pub(super) login: Option<login::Known>,
+/// Where a secret of an agent goes.
+fn places_of(bound: &Bound) -> Places {
+    bound.hosts.iter().map(|host| (host.clone(), 443)).collect()
 }
 
-/// A variable that holds a secret, and where it goes.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Bound {
-    name: String,
-    hosts: Vec<String>,
-    /// Patterns of paths, if it goes to some only.
-    #[serde(default)]
-    paths: Vec<String>,
-}
-
-impl Bound {
-    fn places(&self) -> Places {
-        self.hosts.iter().map(|host| (host.clone(), 443)).collect()
-    }
-}
-
-impl Agent {
-    /// Whether one of these is a secret of its own.
-    pub(super) fn has_one_of(&self, loans: &[Loan]) -> bool {
-        self.secrets.iter().any(|bound| loans.iter().any(|loan| loan.name == bound.name))
-    }
-
-    /// Whether a model of this agent is at one of these hosts.
-    fn is_asked_at(&self, hosts: &[(String, u16)]) -> bool {
-        let own = |host: &String| self.secrets.iter().any(|bound| bound.hosts.contains(host));
-        hosts.iter().any(|(host, _)| own(host))
-    }
-}
-
-/// All that is known.
-pub(super) fn agents() -> Result<Vec<Agent>, Failure> {
-    let wrong = |error: toml::de::Error| Failure::Sandbox(format!("a document of `agents`: {error}"), 125);
-    AGENTS.into_iter().map(|text| toml::from_str(text).map_err(wrong)).collect()
-}
-
-/// What is known of this command.
-pub(super) fn known(command: &OsStr) -> Result<Option<Agent>, Failure> {
-    // By its bare name, which is looked for where the caller's programs are: a file of the project may be called anything.
-    // Most commands are in no document, and need none read.
-    let Some(name) = command.to_str() else { return Ok(None) };
-    let line = format!("command = \"{name}\"");
-    if !AGENTS.iter().any(|text| text.lines().any(|one| one == line)) {
-        return Ok(None);
-    }
-    Ok(agents()?.into_iter().find(|agent| name == agent.command))
+/// Whether a model of this agent is at one of these hosts.
+fn is_asked_at(agent: &Agent, hosts: &[(String, u16)]) -> bool {
+    let own = |host: &String| agent.secrets.iter().any(|bound| bound.hosts.contains(host));
+    hosts.iter().any(|(host, _)| own(host))
 }
 
 /// Where a value is to come from.
@@ -158,12 +99,11 @@ fn set_here(name: &str) -> Result<Option<Zeroizing<String>>, Failure> {
 }
 
 /// Where what is known of agents sends a secret, and the presets that go with it.
-fn known_places(name: &str) -> Result<Option<(Bound, Vec<String>)>, Failure> {
-    let found = agents()?.into_iter().find_map(|agent| {
+fn known_places(catalog: &Catalog, name: &str) -> Option<(Bound, Vec<String>)> {
+    catalog.iter().find_map(|agent| {
         let bound = agent.secrets.iter().find(|bound| bound.name == name)?.clone();
-        Some((bound, agent.presets))
-    });
-    Ok(found)
+        Some((bound, agent.presets.clone()))
+    })
 }
 
 /// What is lent, and the rules that let it go where it is bound to.
@@ -174,13 +114,19 @@ pub(super) struct Lending {
     pub(super) presets: Vec<String>,
     /// What the daemon lends for as long as it holds these.
     pub(super) lines: Lines,
+    catalog: Catalog,
 }
 
 impl Lending {
     /// `typed` are `[env:|vault:]NAME[=HOST[:PORT][/PATH]]`; `agent` is what is known of the command, whose secrets are lent if they
     /// are there.
-    pub(super) fn of(typed: &[String], agent: Option<&Agent>, vault: &Vault<'_>) -> Result<Self, Failure> {
-        let mut lending = Self::default();
+    pub(super) fn of(
+        typed: &[String],
+        catalog: &Catalog,
+        agent: Option<&Agent>,
+        vault: &Vault<'_>,
+    ) -> Result<Self, Failure> {
+        let mut lending = Self { catalog: catalog.clone(), ..Self::default() };
         for text in typed {
             lending.typed(Typed::of(text), vault)?;
         }
@@ -189,7 +135,7 @@ impl Lending {
                 continue;
             }
             match set_here(&bound.name)? {
-                Some(value) => lending.lend(&bound.name, value, bound.places(), &bound.paths)?,
+                Some(value) => lending.lend(&bound.name, value, places_of(bound), &bound.paths)?,
                 None => lending.offered(bound, vault),
             }
         }
@@ -198,7 +144,7 @@ impl Lending {
 
     /// What nobody typed, if the vault has it for these hosts. Without it the command is run all the same.
     fn offered(&mut self, bound: &Bound, vault: &Vault<'_>) {
-        let lent = vault.offers(&bound.name, bound.places()).and_then(|places| {
+        let lent = vault.offers(&bound.name, places_of(bound)).and_then(|places| {
             let Some(places) = places else { return Ok(()) };
             let borrowed = vault.borrow(&bound.name, &places)?;
             self.borrowed(&bound.name, borrowed, places, &bound.paths)
@@ -216,9 +162,9 @@ impl Lending {
             .map(|rule| rule.ports.iter().map(|port| (rule.host.clone(), *port)).collect::<Places>());
         self.rules.extend(rule);
         if places.is_none()
-            && let Some((known, presets)) = known_places(name)?
+            && let Some((known, presets)) = known_places(&self.catalog, name)
         {
-            places = Some(known.places());
+            places = Some(places_of(&known));
             paths = Some(known.paths);
             self.presets.extend(presets);
         }
@@ -277,7 +223,7 @@ impl Lending {
             let why = "its value is too short, or has a line end or another control character in it";
             return Err(wrong(name, why));
         }
-        let in_content = !agents()?.iter().any(|agent| agent.is_asked_at(&places));
+        let in_content = !self.catalog.iter().any(|agent| is_asked_at(agent, &places));
         let loan = match self.loans.iter_mut().find(|loan| loan.name == name) {
             Some(before) if before.value.reveal() != value.as_str() => {
                 return Err(wrong(
@@ -416,23 +362,5 @@ mod tests {
         // Too little of this one could be other than it is.
         assert!(word_for("sk-ant-api03-short").unwrap().starts_with("palisade-"));
         assert!(word_for("pass word with spaces, ä").unwrap().starts_with("palisade-"));
-    }
-
-    #[test]
-    fn what_is_known_of_agents_can_be_read_and_has_rules() {
-        for agent in agents().unwrap() {
-            for preset in &agent.presets {
-                let rules = rules::presets::find(preset).unwrap().rules().unwrap();
-                let logins = agent.login.iter().map(login::Known::hosts);
-                for hosts in agent.secrets.iter().map(|bound| &bound.hosts).chain(logins) {
-                    for host in hosts {
-                        assert!(rules.iter().any(|rule| rule.host == *host), "{}: {host}", agent.command);
-                    }
-                }
-            }
-        }
-        assert!(known(OsStr::new("claude")).unwrap().is_some());
-        assert!(known(OsStr::new("./claude")).unwrap().is_none());
-        assert!(known(OsStr::new("claudette")).unwrap().is_none());
     }
 }

@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use agents::Agent;
 use egress::control::Loan;
 use egress::login::Login;
 use rules::{Access, Methods, Rule, Rules};
@@ -71,6 +72,14 @@ pub(super) struct Lent {
 }
 
 impl Known {
+    /// What a document says of it.
+    pub(super) fn of(agent: &Agent, table: &toml::Table) -> Result<Self, Failure> {
+        let wrong = |error: toml::de::Error| {
+            Failure::Sandbox(format!("agent `{}`: `login`: {error}", agent.name), 125)
+        };
+        table.clone().try_into().map_err(wrong)
+    }
+
     /// Whether this command line is for logging in.
     pub(super) fn is_asked_for(&self, command: &[OsString]) -> bool {
         let words: Vec<&str> = command.iter().skip(1).map_while(|word| word.to_str()).collect();
@@ -248,7 +257,7 @@ impl Inside {
 }
 
 /// Gives something to the owner of the sandbox's home, if root made it.
-fn given(fd: std::os::fd::BorrowedFd<'_>, home: &Path) -> std::io::Result<()> {
+pub(super) fn given(fd: std::os::fd::BorrowedFd<'_>, home: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -260,13 +269,18 @@ fn given(fd: std::os::fd::BorrowedFd<'_>, home: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::lend::agents;
 
     #[test]
     fn only_a_command_to_log_in_is_one_and_publishes_where_the_browser_comes_back_to() {
         let known = |name: &str| {
-            let all = agents().unwrap().into_iter().filter_map(|agent| agent.login);
-            all.into_iter().find(|login| login.name.ends_with(name)).unwrap()
+            let all = agents::Catalog::shipped().unwrap();
+            let of = |agent: &Agent| Some(Known::of(agent, agent.login.as_ref()?).unwrap());
+            all.iter()
+                .filter_map(of)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .find(|login| login.name.ends_with(name))
+                .unwrap()
         };
         let asks = |name: &str, line: &str| {
             let line: Vec<OsString> = line.split(' ').map(OsString::from).collect();

@@ -2,6 +2,7 @@
 
 mod account;
 mod backup;
+mod catalog;
 mod changes;
 pub(crate) mod doctor;
 mod ending;

@@ -21,6 +21,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use agents::{Agent, Catalog};
 use egress::control::{Loan, Report};
 use egress::published::Doors;
 use egress::{Front, Told};
@@ -40,6 +41,7 @@ use self::learn::Learnt;
 use self::login::Own;
 use self::seen::Seen;
 pub(super) use self::typed::Typed;
+use super::catalog;
 use super::lend::{self, Lending, Lines, Vault};
 use super::login::Renewal;
 use super::record::OwnRecord;
@@ -102,6 +104,7 @@ impl Network {
         caller: &Caller,
         vault: &Vault<'_>,
         run: &RunId,
+        agent: Option<&Agent>,
     ) -> Result<Option<Self>, Failure> {
         // A profile that says `none` gives nothing by itself; what is typed holds all the same.
         let gives = profile.network == Reach::Rules;
@@ -110,13 +113,15 @@ impl Network {
         }
         let unknown = unknown(args, &home.config)?;
         let remembers = Remembers { config: home.config.clone(), project: caller.worktree.clone() };
-        let command = args.command.first().filter(|_| gives);
-        let agent = command.map(|command| lend::known(command)).transpose()?.flatten();
-        let Lending { mut loans, rules: bound, presets, lines } =
-            Lending::of(&args.secret, agent.as_ref(), vault)?;
+        let agent = agent.filter(|_| gives);
+        // Without a secret nothing has to be known of anybody.
+        let lends = agent.is_some() || !args.secret.is_empty();
+        let catalog = if lends { catalog::all(&home.config)? } else { Catalog::default() };
+        let Lending { mut loans, rules: bound, presets, lines, .. } =
+            Lending::of(&args.secret, &catalog, agent, vault)?;
         lend::decoys(&args.decoy, &mut loans)?;
-        let Own { lent, rule, callbacks } = login::own(agent.as_ref(), &loans, &args.command, caller)?;
-        let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets));
+        let Own { lent, rule, callbacks } = login::own(agent, &loans, &args.command, caller)?;
+        let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets.clone()));
         let presets = presets.chain(profile.presets.iter().filter(|_| gives).cloned());
         let typed =
             Typed { allow: &args.allow, preset: &args.preset, rules: &args.rules, limits: &args.net_limit };

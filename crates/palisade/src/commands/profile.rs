@@ -55,7 +55,7 @@ fn list(home: &Home) -> Result<Shown, Failure> {
 /// A profile as it holds here, with the project's narrowing.
 fn show(home: &Home, name: &str) -> Result<Shown, Failure> {
     let args = RunArgs { profile: name.to_owned(), ..RunArgs::default() };
-    let caller = caller(home, &[])?;
+    let caller = caller(home, super::catalog::NOBODYS)?;
     let Resolved { profile, pending } = resolved(home, &caller, &args)?;
     let mut text = profile.to_toml();
     for ask in &pending {
@@ -80,7 +80,7 @@ fn judge(file: &Path) -> Result<Shown, Failure> {
 
 /// Consents to what the project here asks for, as it is now, or takes it back.
 fn consent(home: &Home, withdraw: bool) -> Result<Shown, Failure> {
-    let caller = caller(home, &[])?;
+    let caller = caller(home, super::catalog::NOBODYS)?;
     let file = caller.worktree.join(PROJECT);
     let place = home.config.join("consents");
     let known = bytes(&place).map_err(Failure::file(&place))?;

@@ -24,6 +24,7 @@ use sandbox::receipt::{
 use sandbox::{Begun, Caller, Control, Ended, Held, LaunchError, Permit, Spec, Standard};
 use serde_json::json;
 
+use super::catalog;
 use super::changes::Layered;
 use super::doctor;
 use super::ending;
@@ -98,14 +99,18 @@ fn started(
     let parent = args.parent.map(starter).transpose()?;
     let home = Home::find(session.config.as_deref());
     record::is_own(&home.state)?;
-    let mut caller = caller(&home, &args.command)?;
+    let (agent, keeps) = catalog::known(&home.config, args.command.first())?;
+    let mut caller = caller(&home, &keeps)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
     // First of all: by it the next run finds what this one leaves if it is killed.
     Control::sweep(&super::live::folder(&home));
     let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
     // Another process builds what every sandbox has, while this one finds out what this one is to have.
     let begun = Begun::new(Permit::own_process(), &run, &caller.worktree).map_err(refused);
-    let Resolved { profile, pending } = resolved(&home, &caller, &args)?;
+    let Resolved { mut profile, pending } = resolved(&home, &caller, &args)?;
+    if let Some(agent) = &agent {
+        catalog::spare(agent, &caller, &mut profile);
+    }
     if let Some(report) = report {
         report.is_apart(&profile, &caller)?;
     }
@@ -125,6 +130,10 @@ fn started(
         Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
     };
     withheld.append(&mut prepared.withheld);
+    if let Some(agent) = &agent {
+        catalog::furnish(agent, &caller)?;
+        prepared.spec = catalog::given(agent, &args, prepared.spec);
+    }
     if !withheld.is_empty() {
         let names = withheld.join(", ");
         output::tell(&format!(
@@ -133,7 +142,7 @@ fn started(
     }
     prepared.spec = doctor::degraded(prepared.spec, &args.allow_degraded);
     let vault = Vault::new(session, &run, args.secret_worktree.as_deref(), profile.limits.wall);
-    let network = match Network::of(&args, &profile, &home, &caller, &vault, &run) {
+    let network = match Network::of(&args, &profile, &home, &caller, &vault, &run, agent.as_ref()) {
         Ok(network) => network,
         Err(failure) => return Err(asked.refused(&record, Refusal::Denied(failure.to_string()), failure)),
     };
@@ -410,7 +419,8 @@ pub(super) fn standard(json: bool) -> Result<Standard, Failure> {
 }
 
 /// Who calls, where from.
-pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failure> {
+/// Agents that keep things in their home have one each, which `keeps` names.
+pub(super) fn caller(home: &Home, keeps: &str) -> Result<Caller, Failure> {
     let directory = std::env::current_dir()
         .and_then(|path| path.canonicalize())
         .map_err(|error| Failure::Sandbox(format!("the current directory cannot be used: {error}"), 125))?;
@@ -422,7 +432,7 @@ pub(super) fn caller(home: &Home, command: &[OsString]) -> Result<Caller, Failur
     // Without links, as paths that are given are; what does not exist yet can be given by nobody.
     let kept = [&home.config, &home.state, &home.data]
         .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-    let private_home = home.state.join("homes").join(project(&worktree)).join(agent(command));
+    let private_home = home.state.join("homes").join(project(&worktree)).join(keeps);
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -470,12 +480,6 @@ fn worktree(directory: &Path) -> PathBuf {
 fn project(worktree: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     sandbox::profile::ContentHash::of(worktree.as_os_str().as_bytes()).to_string().chars().take(24).collect()
-}
-
-/// Agents that keep things in their home have one each.
-fn agent(command: &[OsString]) -> &'static str {
-    let name = command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    ["claude", "codex", "gemini", "opencode"].into_iter().find(|agent| name == *agent).unwrap_or("default")
 }
 
 pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<Resolved, Failure> {

@@ -9,7 +9,9 @@ use rules::Rule;
 use sandbox::Caller;
 
 use super::seen::Seen;
-use crate::commands::lend::Agent;
+use agents::Agent;
+
+use crate::commands::login::Known;
 use crate::commands::login::{Lent, Renewal, Renewed};
 use crate::failure::Failure;
 use crate::output;
@@ -31,11 +33,13 @@ pub(super) fn own(
     command: &[OsString],
     caller: &Caller,
 ) -> Result<Own, Failure> {
-    let Some((agent, known)) = agent.and_then(|agent| Some((agent, agent.login.as_ref()?))) else {
+    let Some((agent, table)) = agent.and_then(|agent| Some((agent, agent.login.as_ref()?))) else {
         return Ok(Own::default());
     };
+    let known = &Known::of(agent, table)?;
     let logs_in = known.is_asked_for(command);
-    if !logs_in && agent.has_one_of(loans) {
+    let has_key = agent.secrets.iter().any(|bound| loans.iter().any(|loan| loan.name == bound.name));
+    if !logs_in && has_key {
         known.clear(caller)?;
         return Ok(Own::default());
     }

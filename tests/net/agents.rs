@@ -8,7 +8,7 @@ use crate::world::{EVERYONE, Request, Said, Server, World, answer};
 pub const SAYS: &str = "forty-two is what the model says";
 
 /// A stream of events, as models send them.
-fn streamed(events: &[(&str, String)]) -> Vec<u8> {
+pub fn streamed(events: &[(&str, String)]) -> Vec<u8> {
     let event = |(kind, rest): &(&str, String)| {
         let rest = if rest.is_empty() { String::new() } else { format!(",{rest}") };
         format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{rest}}}\n\n")
@@ -18,7 +18,7 @@ fn streamed(events: &[(&str, String)]) -> Vec<u8> {
 }
 
 /// One turn in the stream that Claude Code reads: a block, what is added to it, and why the turn ends.
-fn anthropic_turn(block: &str, delta: &str, ends: &str) -> Vec<u8> {
+pub fn anthropic_turn(block: &str, delta: &str, ends: &str) -> Vec<u8> {
     let usage = r#""usage":{"input_tokens":1,"output_tokens":1}"#;
     let message =
         r#""id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[]"#;
@@ -183,7 +183,8 @@ fn key_is_only_at(person: &Person, server: &Server, field: &str, said: &Said) {
 
 /// What these versions ask for that the presets leave out, without which they go on. Another one is for a person to look
 /// at: it belongs into the preset, or here.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 15] = [
+    "GET api.anthropic.com/mcp-registry/",
     "POST api.anthropic.com/api/eval/",
     "POST api.anthropic.com/api/event_logging/v2/batch",
     "GET chatgpt.com/backend-api/plugins/",
@@ -197,6 +198,9 @@ const LEFT_OUT: [&str; 12] = [
     " api.github.com",
     " downloads.claude.ai",
     " play.googleapis.com",
+    // OpenCode: a newer list of models, and plugins.
+    " models.opencode.ai",
+    " registry.npmjs.org",
 ];
 
 /// Whether the preset has what the agent needs, and nothing is raised that is no attack.
@@ -205,8 +209,9 @@ pub fn is_known(world: &World) {
     let mut refused = Vec::new();
     for entry in ["network.connect", "network.name"].iter().flat_map(|action| world.entries(action)) {
         let part = |key: &str| entry.detail.get(key).cloned().unwrap_or_default();
-        // Those that came again are counted, without saying what they were.
-        if entry.decision == ledger::Decision::Refused && !part("host").is_empty() {
+        // Those that came again are counted, without saying what they were; one that ended before it asked for anything is none.
+        let broke_off = part("method").is_empty() && entry.cause.contains("broke off");
+        if entry.decision == ledger::Decision::Refused && !part("host").is_empty() && !broke_off {
             refused.push(format!("{} {}{}", part("method"), part("host"), part("path")));
         }
     }
@@ -264,7 +269,8 @@ fn egr_13_gemini_answers_with_a_key_that_it_never_has() {
         let person = Person::with(world, &agents, "@google/gemini-cli/bundle/gemini.js", key);
         let asked = ["-m", "gemini-2.5-flash", "-p", "what is it?"];
         let trust = ["run", "--env", "GEMINI_CLI_TRUST_WORKSPACE=true"];
-        let said = person.run(&[&trust[..], &["--", "gemini"], &asked].concat());
+        // What it needs in its environment is known with its name.
+        let said = person.run(&[&["run", "--", "gemini"], &asked[..]].concat());
         assert!(said.out.contains(SAYS), "{who:?} {} {}", said.out, said.err);
         let script = watched("gemini -m gemini-2.5-flash -p 'what is it?'");
         let lent = ["--secret", "GEMINI_API_KEY", "--", "sh", "-ec", &script];

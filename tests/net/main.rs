@@ -2,6 +2,7 @@
 //!
 //! Every test runs as root and as a user. What is refused is looked for at the server too: nothing may have come.
 
+mod acp;
 mod agents;
 mod asked;
 mod attacks;

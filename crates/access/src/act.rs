@@ -3,7 +3,7 @@
 //! Everything else is derived from [`ACTIONS`]: the Cedar schema is tested against it, routes name their
 //! action by it, and the ledger's `action` column holds its names and nothing else.
 
-use model::{KeyId, PassId, RepoId, UserId, WorktreeId};
+use model::{KeyId, PassId, RepoId, SessionId, UserId, WorktreeId};
 
 /// What an act does to the world, which decides how it is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,8 @@ pub enum Resource {
     Repo(RepoId),
     /// One worktree.
     Worktree(WorktreeId),
+    /// One session.
+    Session(SessionId),
 }
 
 impl std::fmt::Display for Resource {
@@ -77,6 +79,7 @@ impl std::fmt::Display for Resource {
             Self::Pass(id) => id.fmt(f),
             Self::Repo(id) => id.fmt(f),
             Self::Worktree(id) => id.fmt(f),
+            Self::Session(id) => id.fmt(f),
         }
     }
 }
@@ -157,8 +160,8 @@ actions! {
     METRICS_READ = "metrics.read", Admin, Read;
     EVENT_FOLLOW = "event.follow", Read, Read;
 
-    SESSION_END = "signin.end", Read, Narrows, changes;
-    SESSION_END_ALL = "signin.end_all", Admin, Narrows, changes;
+    SIGNIN_END = "signin.end", Read, Narrows, changes;
+    SIGNIN_END_ALL = "signin.end_all", Admin, Narrows, changes;
     PASSWORD_CHANGE = "password.change", Admin, Widens, changes;
     TOTP_CHANGE = "totp.change", Admin, Widens, changes;
 
@@ -193,6 +196,17 @@ actions! {
     WORKTREE_SET_OWNERS = "worktree.set_owners", Manage, Widens or Narrows, changes;
     WORKTREE_ARCHIVE = "worktree.archive", Manage, Narrows, changes;
     WORKTREE_DELETE = "worktree.delete", Manage, Narrows, changes;
+
+    SESSION_LIST = "session.list", Read, Read;
+    SESSION_READ = "session.read", Read, Read;
+    SESSION_CREATE = "session.create", Write, Widens;
+    SESSION_PROMPT = "session.prompt", Write, Widens;
+    SESSION_START = "session.start", Write, Widens;
+    SESSION_RESUME = "session.resume", Write, Widens;
+    SESSION_STOP = "session.stop", Write, Narrows;
+    SESSION_CLOSE = "session.close", Write, Narrows;
+    APPROVAL_ALLOW = "approval.allow", Write, Widens;
+    APPROVAL_DENY = "approval.deny", Write, Narrows;
 
     POLICY_READ = "policy.read", Admin, Read;
     POLICY_TRY = "policy.try", Admin, Read;

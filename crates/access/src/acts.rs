@@ -4,8 +4,8 @@
 //! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
 
 use model::{
-    DisplayName, Email, Grant, HostPattern, KeyId, Millis, PassId, RepoId, RepoName, Role, SecretId,
-    SecretName, SecretOwner, Tier, UserId, WorktreeId, WorktreeName,
+    AgentName, ApprovalId, DisplayName, Email, Grant, HostPattern, KeyId, Millis, PassId, RepoId, RepoName,
+    Role, SecretId, SecretName, SecretOwner, SessionId, TaskId, Tier, UserId, WorktreeId, WorktreeName,
 };
 
 use crate::Via;
@@ -88,14 +88,14 @@ acts! {
     FollowEvents = EVENT_FOLLOW on |_| Resource::Installation; {}
 
     /// Sign out: end the login, or revoke the key, that this call came with.
-    EndSignIn = SESSION_END on |a| Resource::User(a.user), detail |a| vec![("via", a.via.word().into())]; {
+    EndSignIn = SIGNIN_END on |a| Resource::User(a.user), detail |a| vec![("via", a.via.word().into())]; {
         /// Whose.
         user: UserId,
         /// Which credential.
         via: Via,
     }
     /// Sign a user out everywhere.
-    EndAllSignIns = SESSION_END_ALL on |a| Resource::User(a.user); {
+    EndAllSignIns = SIGNIN_END_ALL on |a| Resource::User(a.user); {
         /// Whose.
         user: UserId,
     }
@@ -343,6 +343,100 @@ acts! {
     DeleteWorktree = WORKTREE_DELETE on |a| Resource::Worktree(a.worktree); {
         /// Which.
         worktree: WorktreeId,
+    }
+
+    /// List sessions.
+    ListSessions = SESSION_LIST on |_| Resource::Installation; {}
+    /// Read a session, its tasks and what happened in it.
+    ReadSession = SESSION_READ on |a| Resource::Session(a.session); {
+        /// Which.
+        session: SessionId,
+    }
+    /// Open a session in a worktree; the caller is its creator.
+    CreateSession = SESSION_CREATE on |a| Resource::Worktree(a.worktree), names session,
+        detail |a| {
+            let mut told = vec![("worktree", a.worktree.to_string()), ("agent", a.agent.to_string())];
+            told.extend(shown("mode", a.mode.as_ref()));
+            told.extend(shown("model", a.model.as_ref()));
+            told
+        }; {
+        /// Its id, minted here.
+        session: SessionId,
+        /// Where.
+        worktree: WorktreeId,
+        /// Which agent works there.
+        agent: AgentName,
+        /// How it is shown.
+        title: DisplayName,
+        /// What the agent may do without asking, in its own words.
+        mode: Option<String>,
+        /// Which model it uses, unless it chooses.
+        model: Option<String>,
+        /// What a program without a protocol of its own is started as.
+        command: Vec<String>,
+    }
+    /// Say something to a session's agent: a task behind those that wait.
+    PromptSession = SESSION_PROMPT on |a| Resource::Session(a.session), detail |a| vec![("task", a.task.to_string())]; {
+        /// Which.
+        session: SessionId,
+        /// The task, minted here.
+        task: TaskId,
+        /// The epoch it is sealed under.
+        epoch: u32,
+        /// What is said, sealed for its row.
+        prompt: Vec<u8>,
+        /// Who asks, to be judged again when it begins.
+        claim: String,
+    }
+    /// Begin the task whose turn it is, with an agent in a sandbox.
+    StartTask = SESSION_START on |a| Resource::Session(a.session), detail |a| vec![("task", a.task.to_string())]; {
+        /// Of which session.
+        session: SessionId,
+        /// Which.
+        task: TaskId,
+    }
+    /// Let a session go on with its queue.
+    ResumeSession = SESSION_RESUME on |a| Resource::Session(a.session); {
+        /// Which.
+        session: SessionId,
+    }
+    /// End what runs, or one task of the queue.
+    StopSession = SESSION_STOP on |a| Resource::Session(a.session), detail |a| shown("task", a.task).into_iter().collect(); {
+        /// Which.
+        session: SessionId,
+        /// One task; what runs now unless told.
+        task: Option<TaskId>,
+    }
+    /// Finish a session: what runs ends, and nothing is begun any more.
+    CloseSession = SESSION_CLOSE on |a| Resource::Session(a.session); {
+        /// Which.
+        session: SessionId,
+    }
+    /// Allow an effect that waits, as it was shown.
+    AllowApproval = APPROVAL_ALLOW on |a| Resource::Session(a.session),
+        detail |a| vec![
+            ("approval", a.approval.to_string()),
+            ("effect", a.effect.clone()),
+            ("choice", a.choice.clone()),
+        ]; {
+        /// Of which session.
+        session: SessionId,
+        /// Which.
+        approval: ApprovalId,
+        /// The digest of the effect that was shown.
+        effect: String,
+        /// What the agent is answered.
+        choice: String,
+    }
+    /// Deny an effect that waits.
+    DenyApproval = APPROVAL_DENY on |a| Resource::Session(a.session),
+        detail |a| vec![("approval", a.approval.to_string()), ("effect", a.effect.clone())]; {
+        /// Of which session.
+        session: SessionId,
+        /// Which.
+        approval: ApprovalId,
+        /// The digest of the effect that was shown.
+        effect: String,
     }
 
     /// Read the policies in force.

@@ -4,8 +4,9 @@
 //! login, rotate a token or count a failure by calling the store directly.
 
 use std::future::Future;
+use std::sync::Arc;
 
-use model::{Email, Grant, KeyId, Millis, PassId, RepoId, Role, Tier, UserId, WorktreeId};
+use model::{Email, Grant, KeyId, Millis, PassId, RepoId, Role, SessionId, Tier, UserId, WorktreeId};
 
 use crate::{PasswordHash, Scope};
 
@@ -63,6 +64,17 @@ pub struct WorktreeFacts {
     pub archived: bool,
     /// Whether it is gone; only its events are still shown to those who could read it.
     pub deleted: bool,
+}
+
+/// What decisions need to know about a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// Which.
+    pub id: SessionId,
+    /// Where it is.
+    pub worktree: Arc<WorktreeFacts>,
+    /// Who opened it.
+    pub creator: UserId,
 }
 
 /// What is stored of an API key.
@@ -245,6 +257,8 @@ pub trait Backing: Send + Sync + 'static {
     fn account_of(&self, id: UserId) -> impl Future<Output = Answer<Option<Account>>> + Send;
     /// A worktree, also one that was deleted (its events are still shown to those who could read it).
     fn worktree(&self, id: WorktreeId) -> impl Future<Output = Answer<Option<WorktreeFacts>>> + Send;
+    /// The worktree a session is in, and who opened it. Neither ever changes.
+    fn session(&self, id: SessionId) -> impl Future<Output = Answer<Option<(WorktreeId, UserId)>>> + Send;
     /// Whether there is such a repository.
     fn repo_exists(&self, id: RepoId) -> impl Future<Output = Answer<bool>> + Send;
     /// An API key.

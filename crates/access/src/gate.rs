@@ -14,7 +14,7 @@ pub use trial::{Trial, TrialError};
 
 use arc_swap::ArcSwap;
 use ledger::{Decision as Entry, Draft, Ledger, Recorded};
-use model::{Clock, KeyId, PassId, RepoId, Role, Tier, UserId, WorktreeId};
+use model::{Clock, KeyId, PassId, RepoId, Role, SessionId, Tier, UserId, WorktreeId};
 use quick_cache::sync::Cache;
 
 use crate::act;
@@ -22,7 +22,7 @@ use crate::policy::{Subject, Target};
 use crate::record::{append, append_narrowing};
 use crate::{
     Act, Action, Asks, Backing, Class, Decision, Denied, Epoch, Permit, Policies, PolicyError, Principal,
-    Reason, Record, Resource, Unavailable, UserFacts, Via, WorktreeFacts,
+    Reason, Record, Resource, SessionFacts, Unavailable, UserFacts, Via, WorktreeFacts,
 };
 
 /// What callers are told while there are no policies; the reason is in the log.
@@ -49,6 +49,8 @@ pub struct Gate<B> {
     epoch: Epoch,
     users: Cache<UserId, (u64, UserFacts)>,
     worktrees: Cache<WorktreeId, (u64, Arc<WorktreeFacts>)>,
+    /// Where a session is and whose never changes.
+    sessions: Cache<SessionId, (WorktreeId, UserId)>,
     decisions: Cache<Question, (u64, Arc<Decision>)>,
     /// Whether a credential still stands: its login not ended, its key or Pass not revoked.
     standing: Cache<Via, (u64, bool)>,
@@ -72,6 +74,7 @@ enum Found {
     Pass(PassId, UserId),
     Repo(RepoId),
     Worktree(Arc<WorktreeFacts>),
+    Session(SessionFacts),
 }
 
 impl Found {
@@ -83,13 +86,16 @@ impl Found {
             Self::Pass(id, owner) => Target::Pass { id: *id, owner: *owner },
             Self::Repo(id) => Target::Repo(*id),
             Self::Worktree(facts) => Target::Worktree(facts),
+            Self::Session(facts) => Target::Session(facts),
         }
     }
 
     /// An administrator acting where the tier says `none` overrides; the record says so.
     fn overrides(&self, who: &Principal) -> bool {
+        let hidden = |facts: &WorktreeFacts| facts.tier == Tier::None && !facts.owners.contains(&who.user);
         match self {
-            Self::Worktree(facts) => facts.tier == Tier::None && !facts.owners.contains(&who.user),
+            Self::Worktree(facts) => hidden(facts),
+            Self::Session(facts) => hidden(&facts.worktree),
             _ => false,
         }
     }
@@ -114,6 +120,7 @@ impl<B: Backing> Gate<B> {
             epoch: Epoch::default(),
             users: Cache::new(10_000),
             worktrees: Cache::new(20_000),
+            sessions: Cache::new(20_000),
             decisions: Cache::new(50_000),
             standing: Cache::new(20_000),
         })
@@ -239,6 +246,14 @@ impl<B: Backing> Gate<B> {
         who.scope >= act::WORKTREE_READ.scope && decision.is_ok_and(|decision| decision.allowed)
     }
 
+    /// Whether this user may read this session now; as [`Self::may_read`].
+    pub fn may_read_session(&self, who: &Principal, facts: &SessionFacts, as_of: u64) -> bool {
+        let target = || Target::Session(facts);
+        let resource = Resource::Session(facts.id);
+        let decision = self.decide(who, &act::SESSION_READ, resource, target, Asks::default(), as_of);
+        who.scope >= act::SESSION_READ.scope && decision.is_ok_and(|decision| decision.allowed)
+    }
+
     /// Whether this user may read this repository now; as [`Self::may_read`].
     pub fn may_read_repo(&self, who: &Principal, repo: RepoId, as_of: u64) -> bool {
         let target = || Target::Repo(repo);
@@ -296,6 +311,20 @@ impl<B: Backing> Gate<B> {
             self.worktrees.insert(id, (epoch, Arc::clone(facts)));
         }
         Ok(found)
+    }
+
+    /// What the gate knows of a session.
+    pub async fn session(&self, id: SessionId) -> Result<Option<SessionFacts>, Unavailable> {
+        let known = match self.sessions.get(&id) {
+            Some(known) => known,
+            None => {
+                let Some(found) = self.backing.session(id).await? else { return Ok(None) };
+                self.sessions.insert(id, found);
+                found
+            }
+        };
+        let (worktree, creator) = known;
+        Ok(self.worktree(worktree).await?.map(|worktree| SessionFacts { id, worktree, creator }))
     }
 
     /// What the gate knows of a user.
@@ -497,6 +526,9 @@ impl<B: Backing> Gate<B> {
             Resource::Worktree(id) => {
                 self.worktree(id).await?.filter(|facts| !facts.deleted).map(Found::Worktree)
             }
+            Resource::Session(id) => {
+                self.session(id).await?.filter(|facts| !facts.worktree.deleted).map(Found::Session)
+            }
         })
     }
 
@@ -568,6 +600,7 @@ fn reading(resource: Resource) -> Option<&'static Action> {
         Resource::Pass(_) => Some(&act::PASS_REVOKE),
         Resource::Repo(_) => Some(&act::REPO_READ),
         Resource::Worktree(_) => Some(&act::WORKTREE_READ),
+        Resource::Session(_) => Some(&act::SESSION_READ),
     }
 }
 

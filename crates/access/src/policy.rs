@@ -12,12 +12,13 @@ use cedar_policy::{
 };
 use model::{KeyId, PassId, RepoId, Role, UserId};
 
-use crate::{ACTIONS, Action, AddedPolicy, Asks, WorktreeFacts};
+use crate::{ACTIONS, Action, AddedPolicy, Asks, SessionFacts, WorktreeFacts};
 
 /// The shipped schema and policies, as (file, text).
-pub const SHIPPED: [(&str, &str); 3] = [
+pub const SHIPPED: [(&str, &str); 4] = [
     ("roles.cedar", include_str!("../../../policies/roles.cedar")),
     ("worktrees.cedar", include_str!("../../../policies/worktrees.cedar")),
+    ("sessions.cedar", include_str!("../../../policies/sessions.cedar")),
     (KEPT, include_str!("../../../policies/kept.cedar")),
 ];
 /// The file whose permits no added policy takes away.
@@ -106,6 +107,8 @@ pub enum Target<'a> {
     Repo(RepoId),
     /// A worktree.
     Worktree(&'a WorktreeFacts),
+    /// A session.
+    Session(&'a SessionFacts),
 }
 
 /// What the policies say, and which of them said it.
@@ -209,6 +212,7 @@ impl Policies {
             Target::Pass { .. } => "Pass",
             Target::Repo(_) => "Repo",
             Target::Worktree(_) => "Worktree",
+            Target::Session(_) => "Session",
         };
         let fits = || {
             let schema = LazyLock::force(&SCHEMA_READ).as_ref()?;
@@ -363,6 +367,7 @@ static REPO_TYPE: TypeName = LazyLock::new(|| "Repo".parse().ok());
 static KEY_TYPE: TypeName = LazyLock::new(|| "Key".parse().ok());
 static PASS_TYPE: TypeName = LazyLock::new(|| "Pass".parse().ok());
 static WORKTREE_TYPE: TypeName = LazyLock::new(|| "Worktree".parse().ok());
+static SESSION_TYPE: TypeName = LazyLock::new(|| "Session".parse().ok());
 
 fn uid(kind: &TypeName, id: impl AsRef<str>) -> Option<EntityUid> {
     LazyLock::force(kind).clone().map(|kind| EntityUid::from_type_name_and_id(kind, EntityId::new(id)))
@@ -393,6 +398,16 @@ fn worktree_entity(facts: &WorktreeFacts) -> Option<Entity> {
     Entity::new(uid(&WORKTREE_TYPE, facts.id.to_string())?, attributes, HashSet::new()).ok()
 }
 
+/// A session is judged by where it is and who opened it.
+fn session_entity(facts: &SessionFacts) -> Option<Entity> {
+    let link = |kind, id: String| Some(RestrictedExpression::new_entity_uid(uid(kind, id)?));
+    let attributes = HashMap::from([
+        ("worktree".to_owned(), link(&WORKTREE_TYPE, facts.worktree.id.to_string())?),
+        ("creator".to_owned(), link(&USER_TYPE, facts.creator.to_string())?),
+    ]);
+    Entity::new(uid(&SESSION_TYPE, facts.id.to_string())?, attributes, HashSet::new()).ok()
+}
+
 fn question(
     who: Subject,
     action: &EntityUid,
@@ -408,6 +423,11 @@ fn question(
         Target::Pass { id, owner } => owned(&PASS_TYPE, id.to_string(), *owner)?,
         Target::Repo(id) => Entity::new_no_attrs(uid(&REPO_TYPE, id.to_string())?, HashSet::new()),
         Target::Worktree(facts) => worktree_entity(facts)?,
+        Target::Session(facts) => session_entity(facts)?,
+    };
+    let around = match target {
+        Target::Session(facts) => Some(worktree_entity(&facts.worktree)?),
+        _ => None,
     };
     let mut pairs = vec![
         ("worktree_rbac".to_owned(), RestrictedExpression::new_bool(rbac)),
@@ -420,5 +440,5 @@ fn question(
     let request = Request::new(principal.uid(), action.clone(), resource.uid(), context, None).ok()?;
     // The same user may be both; an entity stands in the set once.
     let both = if principal.uid() == resource.uid() { vec![principal] } else { vec![principal, resource] };
-    Some((Entities::from_entities(both, None).ok()?, request))
+    Some((Entities::from_entities(both.into_iter().chain(around), None).ok()?, request))
 }

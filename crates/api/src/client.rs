@@ -5,6 +5,7 @@ mod live;
 mod people;
 mod record;
 mod secrets;
+mod sessions;
 mod worktrees;
 
 use std::io::Read;
@@ -17,6 +18,7 @@ use zeroize::Zeroizing;
 
 pub use self::live::{Events, Socket};
 pub use self::record::LedgerFilter;
+pub use self::sessions::SessionFilter;
 pub use self::worktrees::WorktreeFilter;
 use crate::*;
 

@@ -16,6 +16,9 @@ pub struct Event {
     pub worktree: Option<String>,
     /// The user it is about.
     pub user: Option<String>,
+    /// The session it is about.
+    #[serde(default)]
+    pub session: Option<String>,
 }
 
 /// A ticket for one socket.

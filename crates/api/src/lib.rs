@@ -17,12 +17,13 @@ mod places;
 mod policies;
 mod problem;
 mod secrets;
+mod sessions;
 mod status;
 mod worktrees;
 
 pub use auth::*;
 #[cfg(feature = "client")]
-pub use client::{Answer, Client, ClientError, Events, LedgerFilter, Socket, WorktreeFilter};
+pub use client::{Answer, Client, ClientError, Events, LedgerFilter, SessionFilter, Socket, WorktreeFilter};
 pub use events::*;
 pub use home::own_home;
 pub use ledger::*;
@@ -32,6 +33,7 @@ pub use places::Places;
 pub use policies::*;
 pub use problem::{Code, Problem};
 pub use secrets::*;
+pub use sessions::*;
 pub use status::*;
 pub use worktrees::*;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{EventSeq, Millis, UserId, WorktreeId};
+use crate::{EventSeq, Millis, SessionId, UserId, WorktreeId};
 
 /// One thing that happened, at one place in the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,8 @@ pub struct Event {
     pub worktree: Option<WorktreeId>,
     /// The user it is about, where there is no worktree; that user and admins may read it.
     pub user: Option<UserId>,
+    /// The session it is about, in that worktree.
+    pub session: Option<SessionId>,
 }
 
 /// The kinds of events.
@@ -34,6 +36,12 @@ pub enum EventKind {
     /// A worktree was deleted.
     #[serde(rename = "worktree.deleted")]
     WorktreeDeleted,
+    /// A session was opened.
+    #[serde(rename = "session.created")]
+    SessionCreated,
+    /// A session's queue, state or title changed.
+    #[serde(rename = "session.changed")]
+    SessionChanged,
     /// A user was created.
     #[serde(rename = "user.created")]
     UserCreated,
@@ -52,6 +60,8 @@ impl EventKind {
         Self::WorktreeChanged,
         Self::WorktreeArchived,
         Self::WorktreeDeleted,
+        Self::SessionCreated,
+        Self::SessionChanged,
         Self::UserCreated,
         Self::UserChanged,
         Self::UserDeleted,
@@ -65,6 +75,8 @@ impl EventKind {
             Self::WorktreeChanged => "worktree.changed",
             Self::WorktreeArchived => "worktree.archived",
             Self::WorktreeDeleted => "worktree.deleted",
+            Self::SessionCreated => "session.created",
+            Self::SessionChanged => "session.changed",
             Self::UserCreated => "user.created",
             Self::UserChanged => "user.changed",
             Self::UserDeleted => "user.deleted",

@@ -77,6 +77,15 @@ id!(
     /// Names one worktree.
     WorktreeId, "wt");
 id!(
+    /// Names one session.
+    SessionId, "ses");
+id!(
+    /// Names one task of a session.
+    TaskId, "tsk");
+id!(
+    /// Names one held effect that waits for a person.
+    ApprovalId, "apr");
+id!(
     /// Names one secret in the vault.
     SecretId, "sec");
 id!(

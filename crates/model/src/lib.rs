@@ -14,13 +14,18 @@ mod names;
 mod path;
 mod role;
 mod secret;
+mod session;
 
 pub use clock::{Clock, FixedClock, Millis, SystemClock};
 pub use event::{Event, EventKind};
 pub use grant::{Access, Budget, Grant, Pattern, Patterns, Rights};
 pub use host::{BadHost, HostPattern};
-pub use ids::{BadId, EventSeq, KeyId, PassId, RepoId, RequestId, SecretId, UserId, WorktreeId};
-pub use names::{BadName, DisplayName, Email, RepoName, SecretName, WorktreeName};
+pub use ids::{
+    ApprovalId, BadId, EventSeq, KeyId, PassId, RepoId, RequestId, SecretId, SessionId, TaskId, UserId,
+    WorktreeId,
+};
+pub use names::{AgentName, BadName, DisplayName, Email, RepoName, SecretName, WorktreeName};
 pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};
+pub use session::{ApprovalState, HoldCause, Step, StepKind, TaskState};

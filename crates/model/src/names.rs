@@ -71,6 +71,10 @@ name!(
     RepoName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);
 
 name!(
+    /// The name of a kind of agent, as the catalog has it.
+    AgentName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);
+
+name!(
     /// The name of a secret, as a program finds it in its environment.
     SecretName, "1 to 128 characters from A-Z, a-z, 0-9 and `_`, not starting with a digit", |text| {
     let fits = (1..=128).contains(&text.len())

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected one of {expected}")]
 pub struct BadWord {
-    expected: &'static str,
+    pub(crate) expected: &'static str,
 }
 
 /// What a person is in this installation. The order is the order of authority.
@@ -67,6 +67,8 @@ macro_rules! words {
         }
     };
 }
+
+pub(crate) use words;
 
 words!(
     Role,

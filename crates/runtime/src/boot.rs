@@ -19,6 +19,7 @@ use crate::guarded::GuardedLedger;
 use crate::index::Indexer;
 use crate::keeper::{FindRingError, Keeper};
 use crate::lending::Lending;
+use crate::session::{Desk, Journal};
 use crate::standing::{self, Loss, OnLoss, StandingError};
 use crate::trees::Trees;
 
@@ -78,6 +79,10 @@ pub struct Boot {
     pub on_loss: OnLoss,
     /// `palisade`, which makes sandboxes.
     pub launcher: PathBuf,
+    /// The agents that are known.
+    pub agents: agents::Catalog,
+    /// Where their programs are looked for.
+    pub agent_path: String,
 }
 
 /// Why nothing was started.
@@ -154,6 +159,10 @@ pub struct Runtime {
     pub(crate) copying: RwLock<()>,
     /// Repositories and worktrees on the disk.
     pub(crate) trees: Arc<Trees>,
+    /// What happens in sessions, and what is at work there.
+    pub(crate) journal: Journal,
+    pub(crate) desk: Desk,
+    pub(crate) agents: agents::Catalog,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -281,6 +290,9 @@ impl Runtime {
         let gate = Arc::new(gate);
         let auth = Authenticator::new(Arc::clone(&gate), Arc::clone(&boot.ring), boot.lifetimes)?;
         Ok(Arc::new(Self {
+            journal: Journal::new(Arc::clone(&store), Arc::clone(&boot.clock)),
+            desk: Desk::default(),
+            agents: boot.agents,
             index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
             store,
             gate,
@@ -298,7 +310,7 @@ impl Runtime {
             sealing: Arc::default(),
             rotating: tokio::sync::Mutex::default(),
             copying: RwLock::default(),
-            trees: Arc::new(Trees::new(&boot.data, boot.launcher, boot.mode)),
+            trees: Arc::new(Trees::new(&boot.data, boot.launcher, boot.agent_path, boot.mode)),
         }))
     }
 
@@ -331,10 +343,19 @@ impl Runtime {
     pub async fn keep_house(self: Arc<Self>, stop: tokio::sync::watch::Receiver<bool>) {
         self.sweep_trees().await;
         // Beside each other: the end of a right does not wait for an index.
-        tokio::select! {
-            () = self.tidy(stop) => {}
-            () = self.watch_leases() => {}
-        }
+        let tidy = async {
+            tokio::select! {
+                () = self.tidy(stop.clone()) => {}
+                () = self.watch_leases() => {}
+            }
+        };
+        // What is written down ends last: those who end still say so.
+        let (over, ended) = tokio::sync::watch::channel(false);
+        let sessions = async {
+            self.attend_sessions(stop.clone()).await;
+            over.send_replace(true);
+        };
+        tokio::join!(tidy, sessions, self.journal.keep(ended));
     }
 
     /// Takes away trees that were being made when the last daemon ended: nothing names them.

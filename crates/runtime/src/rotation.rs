@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use access::{Permit, Principal, RotateKeys, TotpSeed};
-use model::UserId;
+use model::{SessionId, TaskId, UserId};
 use store::{Reseal, SealedSecret, Store, StoreError};
 use vault::source::{SourceError, create_file, read_file, replace_file, replaceable};
 use vault::{Change, KeyRing, Master, MasterKey, Secret};
@@ -317,5 +317,9 @@ impl Reseal for Carrier<'_> {
 
     fn seed(&self, user: UserId, old: &[u8]) -> Result<Option<Vec<u8>>, String> {
         TotpSeed::carry_over(self.0, user, old).map_err(|error| error.to_string())
+    }
+
+    fn prompt(&self, task: TaskId, session: SessionId, old: &[u8]) -> Result<Vec<u8>, String> {
+        crate::session::carry_over(self.0, task, session, old)
     }
 }

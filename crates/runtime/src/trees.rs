@@ -98,18 +98,23 @@ pub(crate) struct Made {
 }
 
 impl Trees {
-    pub(crate) fn new(data: &Path, launcher: PathBuf, mode: Mode) -> Self {
+    pub(crate) fn new(data: &Path, launcher: PathBuf, path: String, mode: Mode) -> Self {
         let worktrees = data.join("worktrees");
         Self {
             repos: data.join("repos"),
             left: unfinished(&worktrees),
             worktrees,
-            launcher: Launcher::new(launcher, data.join("runs")),
+            launcher: Launcher::new(launcher, data.join("runs"), path),
             mode,
             busy: Mutex::default(),
             fetching: Mutex::default(),
             looks: Semaphore::new(MOST_LOOKS),
         }
+    }
+
+    /// What makes sandboxes.
+    pub(crate) fn launcher(&self) -> &Launcher {
+        &self.launcher
     }
 
     fn repo(&self, id: RepoId) -> PathBuf {
@@ -410,7 +415,7 @@ pub fn may_be_named(branch: &str) -> bool {
 }
 
 /// A directory of ours alone.
-fn private(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn private(path: &Path) -> Result<(), StoreError> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
         tracing::error!(%error, "a directory of the installation could not be made");
         StoreError::Unusable(format!("the daemon cannot make its directory: {error}"))

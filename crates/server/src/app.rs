@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    auth, backup, events, health, keys, ledger, lending, passes, policies, repos, secrets, setup, status,
-    users, worktrees,
+    auth, backup, events, health, keys, ledger, lending, passes, policies, repos, secrets, sessions, setup,
+    status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -167,6 +167,19 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(worktrees::log))
         .routes(routes!(worktrees::diff))
         .routes(routes!(worktrees::files))
+        .routes(routes!(sessions::agents))
+        .routes(routes!(sessions::list, sessions::create))
+        .routes(routes!(sessions::read))
+        .routes(routes!(sessions::tasks, sessions::prompt))
+        .routes(routes!(sessions::stop_task))
+        .routes(routes!(steps::list))
+        .routes(routes!(steps::stream))
+        .routes(routes!(sessions::stop))
+        .routes(routes!(sessions::resume))
+        .routes(routes!(sessions::close))
+        .routes(routes!(sessions::approvals))
+        .routes(routes!(sessions::allow))
+        .routes(routes!(sessions::deny))
         .routes(routes!(policies::list, policies::add))
         .routes(routes!(policies::remove))
         .routes(routes!(policies::try_policy))

@@ -93,6 +93,22 @@ routes! {
     GET "/api/v1/worktrees/{worktree}/diff" Action("worktree.read");
     GET "/api/v1/worktrees/{worktree}/files" Action("worktree.read");
 
+    GET "/api/v1/agents" Action("status.read");
+    GET "/api/v1/sessions" Action("session.list");
+    POST "/api/v1/sessions" Action("session.create");
+    GET "/api/v1/sessions/{session}" Action("session.read");
+    GET "/api/v1/sessions/{session}/tasks" Action("session.read");
+    POST "/api/v1/sessions/{session}/tasks" Action("session.prompt");
+    DELETE "/api/v1/sessions/{session}/tasks/{task}" Action("session.stop");
+    GET "/api/v1/sessions/{session}/steps" Action("session.read");
+    GET "/api/v1/sessions/{session}/stream" Action("session.read");
+    POST "/api/v1/sessions/{session}/stop" Action("session.stop");
+    POST "/api/v1/sessions/{session}/resume" Action("session.resume");
+    POST "/api/v1/sessions/{session}/close" Action("session.close");
+    GET "/api/v1/sessions/{session}/approvals" Action("session.read");
+    POST "/api/v1/sessions/{session}/approvals/{approval}/allow" Action("approval.allow");
+    POST "/api/v1/sessions/{session}/approvals/{approval}/deny" Action("approval.deny");
+
     GET "/api/v1/policies" Action("policy.read");
     POST "/api/v1/policies" Action("policy.add");
     DELETE "/api/v1/policies/{policy}" Action("policy.remove");

@@ -57,6 +57,7 @@ keys! {
     "access.totp_actions" = "": "actions that need a one-time password with the request, separated by commas";
     "ledger.retention_days" = "365": "how long entries of the ledger are kept, 1 to 3650";
     "limits.requests_per_minute" = "600": "per caller; 0 turns it off outside production";
+    "agents.path" = "/usr/local/bin:/usr/bin:/bin": "directories in which programs of agents are looked for, with `:` between them";
     "limits.body_bytes" = "1048576": "largest request body, up to 10485760";
     "limits.sockets" = "500": "most live connections";
     "limits.sockets_per_user" = "20": "most live connections of one user";
@@ -152,6 +153,8 @@ pub(crate) struct Settings {
     pub retention_days: i64,
     /// Requests per caller and minute; 0 is no limit.
     pub requests_per_minute: usize,
+    /// Where programs of agents are looked for.
+    pub agent_path: String,
     /// Largest request body.
     pub body_bytes: usize,
     /// Most live connections.
@@ -386,6 +389,7 @@ impl Reader<'_> {
             totp_actions: self.list("access.totp_actions", asks_for_code)?,
             retention_days: i64::try_from(self.number("ledger.retention_days", 1, 3_650)?).unwrap_or(365),
             requests_per_minute: self.size("limits.requests_per_minute", 0, 1_000_000)?,
+            agent_path: self.text("agents.path").to_owned(),
             body_bytes: self.size("limits.body_bytes", 1_024, 10_485_760)?,
             sockets: self.size("limits.sockets", 1, 100_000)?,
             sockets_per_user: self.size("limits.sockets_per_user", 1, 100_000)?,

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         if ring.is_rotating() {
             voice.note("A rotation of the keys was interrupted; `palisade secret rotate` finishes it.\n");
         }
-        let boot = boot(&settings, ring, on_loss);
+        let boot = boot(&settings, ring, on_loss, known_agents(places.config_dir())?);
         let runtime = Runtime::boot(boot).await?;
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
@@ -104,7 +104,7 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
     ended
 }
 
-fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
+fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss, agents: agents::Catalog) -> Boot {
     let lifetimes = Lifetimes { access: settings.token_minutes * 60_000, ..Lifetimes::default() };
     Boot {
         data: settings.data.clone(),
@@ -122,7 +122,37 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss) -> Boot {
         },
         on_loss,
         launcher: launcher(),
+        agents,
+        agent_path: settings.agent_path.clone(),
     }
+}
+
+/// The agents that are shipped, and those that somebody put beside the configuration.
+fn known_agents(config: &Path) -> anyhow::Result<agents::Catalog> {
+    const MOST: u64 = 64 << 10;
+    let mut all = agents::Catalog::shipped()?;
+    let folder = config.join("agents");
+    let root = match files::Root::open(&folder) {
+        Ok(root) => root,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(all),
+        Err(error) => return Err(error).with_context(|| format!("`{}` cannot be read", folder.display())),
+    };
+    let mut names: Vec<String> = root
+        .list(Path::new(""), 1_000)
+        .map_err(std::io::Error::from)?
+        .into_iter()
+        .filter_map(|entry| entry.name.to_str().map(str::to_owned))
+        .filter(|name| name.ends_with(".toml"))
+        .collect();
+    names.sort();
+    for file in names {
+        let text = root.read(Path::new(&file), MOST, files::Rule::Any).map_err(std::io::Error::from);
+        let text = text.with_context(|| format!("`{}` cannot be read", folder.join(&file).display()))?;
+        let text = String::from_utf8(text).with_context(|| format!("`{file}` is no text"))?;
+        all.add(file.trim_end_matches(".toml"), &text)
+            .with_context(|| folder.join(&file).display().to_string())?;
+    }
+    Ok(all)
 }
 
 /// `palisade` of the same package, beside this program.

@@ -5,7 +5,7 @@ use access::{
     PairingRow, PassFacts, PasswordHash, RefreshRow, Scope, Unavailable, UserFacts, Warrant, Window,
     WorktreeFacts,
 };
-use model::{Email, KeyId, Millis, PassId, RepoId, Role, UserId, WorktreeId};
+use model::{Email, KeyId, Millis, PassId, RepoId, Role, SessionId, UserId, WorktreeId};
 
 use crate::Store;
 use crate::engine::{EngineError, Row, RowError, Tx};
@@ -43,6 +43,13 @@ impl Backing for Store {
                    FROM worktrees w WHERE id = $1";
         let row = self.engine.row(sql, &[id.to_string().into()]).await.map_err(unavailable)?;
         row.as_ref().map(worktree_facts).transpose().map_err(unavailable)
+    }
+
+    async fn session(&self, id: SessionId) -> Answer<Option<(WorktreeId, UserId)>> {
+        let sql = "SELECT worktree, creator FROM sessions WHERE id = $1";
+        let row = self.engine.row(sql, &[id.to_string().into()]).await.map_err(unavailable)?;
+        let facts = |row: &Row| Ok::<_, EngineError>((parsed(row, 0)?, parsed(row, 1)?));
+        row.as_ref().map(facts).transpose().map_err(unavailable)
     }
 
     async fn repo_exists(&self, id: RepoId) -> Answer<bool> {

@@ -8,6 +8,7 @@
 //! away; `tests/misuse.rs` lists what takes no permit, with the reason of each.
 
 mod answers;
+mod approvals;
 pub mod backup;
 mod credentials;
 pub mod engine;
@@ -16,19 +17,25 @@ mod keys;
 mod records;
 mod repos;
 mod secrets;
+mod sessions;
 mod standing;
+mod steps;
 mod store;
+mod tasks;
 mod upkeep;
 mod users;
 mod worktrees;
 
 pub use answers::{Answers, Remembered};
+pub use approvals::{Approval, NewApproval};
 pub use key_ring::KeptRing;
 pub use keys::{ApiKey, PassRow};
 pub use records::{IndexedEntry, LedgerFilter};
 pub use repos::Repo;
 pub use secrets::{Carried, Reseal, SealedSecret, SecretRow};
+pub use sessions::{Session, SessionFilter};
 pub use standing::RememberedLine;
 pub use store::{MIGRATIONS, StartError, Store, StoreError};
+pub use tasks::{AtWork, Stopping, Task, TaskEnd, Waiting};
 pub use users::User;
 pub use worktrees::{Tree, Worktree, WorktreeFilter};

@@ -1,7 +1,7 @@
 //! Events, the ledger's search index and added policies.
 
 use access::{AddPolicy, FollowEvents, Permit, ReadLedger, ReadWholeLedger, RemovePolicy};
-use model::{Event, EventKind, EventSeq, Millis, UserId, WorktreeId};
+use model::{Event, EventKind, EventSeq, Millis, SessionId, UserId, WorktreeId};
 
 use crate::engine::{EngineError, Row, Value};
 use crate::store::{odd, taken};
@@ -88,7 +88,7 @@ impl Store {
         after: EventSeq,
         limit: i64,
     ) -> Result<Vec<Event>, StoreError> {
-        let sql = "SELECT seq, at, kind, worktree, user_id FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
+        let sql = "SELECT seq, at, kind, worktree, user_id, session FROM events WHERE seq > $1 ORDER BY seq LIMIT $2";
         let rows = self.engine.rows(sql, &[after.into(), limit.into()]).await?;
         Ok(rows.iter().map(event).collect::<Result<_, _>>()?)
     }
@@ -252,7 +252,8 @@ fn event(row: &Row) -> Result<Event, EngineError> {
     let worktree: Option<WorktreeId> = row.opt_text(3)?.map(str::parse).transpose().map_err(|_| odd(3))?;
     let user: Option<UserId> = row.opt_text(4)?.map(str::parse).transpose().map_err(|_| odd(4))?;
     let kind = EventKind::from_word(row.text(2)?).ok_or(odd(2))?;
-    Ok(Event { seq: row.int(0)?, at: row.int(1)?, kind, worktree, user })
+    let session: Option<SessionId> = row.opt_text(5)?.map(str::parse).transpose().map_err(|_| odd(5))?;
+    Ok(Event { seq: row.int(0)?, at: row.int(1)?, kind, worktree, user, session })
 }
 
 fn indexed(row: &Row) -> Result<IndexedEntry, EngineError> {

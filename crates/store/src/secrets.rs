@@ -4,10 +4,11 @@
 //! lending and rotating do, and take permits of their own.
 
 use access::{AddSecret, LeaseSecret, ListSecrets, Permit, RemoveSecret, RotateKeys};
-use model::{HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, UserId};
+use model::{HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, SessionId, TaskId, UserId};
 
 use crate::engine::{EngineError, Row, Tx};
 use crate::store::{odd, parsed, taken};
+use crate::tasks::reseal_prompts;
 use crate::{Store, StoreError};
 
 /// Most secrets of one owner.
@@ -49,6 +50,8 @@ pub trait Reseal: Send + Sync {
     fn secret(&self, old: &SealedSecret) -> Result<Vec<u8>, String>;
     /// A user's one-time-password seed; none if it is current.
     fn seed(&self, user: UserId, old: &[u8]) -> Result<Option<Vec<u8>>, String>;
+    /// What was asked in a task.
+    fn prompt(&self, task: TaskId, session: SessionId, old: &[u8]) -> Result<Vec<u8>, String>;
 }
 
 /// How far a rotation came.
@@ -175,7 +178,7 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// Carries at most `most` secrets from earlier epochs to this one; with the last of them, every seed. The permit comes
+    /// Carries at most `most` secrets from earlier epochs to this one; with the last of them, every seed and prompt. The permit comes
     /// back for what else belongs to the same step.
     pub async fn reseal(
         &self,
@@ -205,6 +208,8 @@ impl Store {
         let left = u64::try_from(left.map_or(Ok(0), |row| row.int(0))?).unwrap_or(0);
         if left == 0 {
             done += reseal_seeds(&mut tx, seal).await?;
+            done +=
+                reseal_prompts(&mut tx, epoch, |task, session, old| seal.prompt(task, session, old)).await?;
         }
         tx.commit().await?;
         Ok((Carried { done, left }, permit))

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use access::Unavailable;
-use model::{Clock, EventKind, EventSeq, HostPattern, SecretName, SecretOwner, UserId, WorktreeId};
+use model::{
+    Clock, EventKind, EventSeq, HostPattern, SecretName, SecretOwner, SessionId, UserId, WorktreeId,
+};
 use tokio::sync::watch;
 
 use crate::engine::{Engine, EngineError, MigrateError, Migration, Row, RowError, Tx, Value};
@@ -22,6 +24,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 4, name: "secrets", sql: include_str!("../migrations/0004_secrets.sql") },
     Migration { number: 5, name: "key ring", sql: include_str!("../migrations/0005_key_ring.sql") },
     Migration { number: 6, name: "trees", sql: include_str!("../migrations/0006_trees.sql") },
+    Migration { number: 7, name: "sessions", sql: include_str!("../migrations/0007_sessions.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.
@@ -142,6 +145,28 @@ impl Store {
         worktree: Option<WorktreeId>,
         user: Option<UserId>,
     ) -> Result<EventSeq, EngineError> {
+        self.event_of(tx, kind, worktree, user, None).await
+    }
+
+    /// The same, about a session of a worktree.
+    pub(crate) async fn session_event(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        worktree: WorktreeId,
+        session: SessionId,
+    ) -> Result<EventSeq, EngineError> {
+        self.event_of(tx, kind, Some(worktree), None, Some(session)).await
+    }
+
+    async fn event_of(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        worktree: Option<WorktreeId>,
+        user: Option<UserId>,
+        session: Option<SessionId>,
+    ) -> Result<EventSeq, EngineError> {
         let seq = tx.next("events").await?;
         let args = [
             Value::from(seq),
@@ -149,9 +174,11 @@ impl Store {
             kind.word().into(),
             worktree.map(|id| id.to_string()).into(),
             user.map(|id| id.to_string()).into(),
+            session.map(|id| id.to_string()).into(),
         ];
-        tx.exec("INSERT INTO events (seq, at, kind, worktree, user_id) VALUES ($1, $2, $3, $4, $5)", &args)
-            .await?;
+        let sql =
+            "INSERT INTO events (seq, at, kind, worktree, user_id, session) VALUES ($1, $2, $3, $4, $5, $6)";
+        tx.exec(sql, &args).await?;
         Ok(seq)
     }
 

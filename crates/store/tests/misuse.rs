@@ -36,6 +36,21 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("index_entries", "the search index follows the ledger"),
     ("indexed_up_to", "how far it came: a number"),
     ("forget_entries_before", "the search index follows what the ledger dropped and signed for"),
+    ("waiting_tasks", "what is next; each is begun by a permit"),
+    ("abandon_tasks", "start says of what was at work that it failed"),
+    ("abandon_approvals", "start closes what nobody waits for any more"),
+    ("hold_session", "keeps back what nobody may begin"),
+    ("last_step", "where the writer of steps goes on: a number"),
+    (
+        "append_steps",
+        "what happened in tasks that were begun by a permit, and the daemon's own word about them",
+    ),
+    // What was begun by a permit goes on and ends.
+    ("name_run", "takes the task that is at work"),
+    ("end_task", "takes the task that is at work, by value"),
+    ("hold_task", "takes the task that is at work"),
+    ("open_approval", "takes the task that is at work"),
+    ("expire_approval", "takes the task that is at work"),
     // Before a request is judged.
     ("answers", "a handle on remembered answers and nothing else"),
 ];
@@ -47,6 +62,7 @@ const READS_FACTS: &[&str] = &[
     "account",
     "account_of",
     "worktree",
+    "session",
     "repo_exists",
     "key",
     "pass",

@@ -6,6 +6,7 @@
 //! [`Principal`]: crate::Principal
 
 mod bearer;
+mod claim;
 mod digest;
 mod pairing;
 mod password;

@@ -14,7 +14,7 @@ use tungstenite::http::HeaderValue;
 use tungstenite::protocol::frame::coding::CloseCode;
 use tungstenite::{Message, WebSocket};
 
-use super::{Called, Client, ClientError, NOTHING, query};
+use super::{Called, Client, ClientError, NOTHING, part, query};
 use crate::*;
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -37,6 +37,12 @@ impl Client {
     /// Live events, one by one.
     pub fn follow(&self, after: Option<i64>) -> Called<Events> {
         Ok(Events::new(self.events(after)?))
+    }
+
+    /// What happens in a session after a place, one by one.
+    pub fn follow_session(&self, session: &str, after: i64) -> Called<Events<Step>> {
+        let query = query(&[("after", Some(after.to_string()))]);
+        Ok(Events::new(self.stream("GET", &format!("/api/v1/sessions/{}/stream{query}", part(session)))?))
     }
 
     /// Live events over a WebSocket.
@@ -111,20 +117,22 @@ trait Wire: Read + Write + Send {}
 impl<T: Read + Write + Send> Wire for T {}
 
 /// Server-sent events, one by one. It ends with an error that says why, when the daemon ended it.
-pub struct Events {
+pub struct Events<T = Event> {
     lines: Option<Lines<BufReader<Box<dyn Read + Send>>>>,
+    of: std::marker::PhantomData<T>,
 }
 
-impl Events {
+impl<T> Events<T> {
     /// Reads events from bytes as [`Client::events`] gives them.
     pub fn new(bytes: impl Read + Send + 'static) -> Self {
-        Self { lines: Some(BufReader::new(Box::new(bytes) as Box<dyn Read + Send>).lines()) }
+        let lines = BufReader::new(Box::new(bytes) as Box<dyn Read + Send>).lines();
+        Self { lines: Some(lines), of: std::marker::PhantomData }
     }
 }
 
-impl Iterator for Events {
-    type Item = Called<Event>;
-    fn next(&mut self) -> Option<Called<Event>> {
+impl<T: serde::de::DeserializeOwned> Iterator for Events<T> {
+    type Item = Called<T>;
+    fn next(&mut self) -> Option<Called<T>> {
         let lines = self.lines.as_mut()?;
         let mut name = String::new();
         let ended = loop {
@@ -150,7 +158,7 @@ impl Iterator for Events {
     }
 }
 
-impl std::fmt::Debug for Events {
+impl<T> std::fmt::Debug for Events<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Events")
     }
@@ -222,7 +230,7 @@ mod tests {
             event: weather\ndata: [\"not an event\"]\n\n\
             id: 8\nretry: 5\nevent: worktree.changed\ndata: {\"seq\":8,\"at\":2,\"kind\":\"worktree.changed\",\"worktree\":\"wt_1\",\"user\":null}\n\n\
             event: ended\ndata: you may no longer follow; sign in again\n\n";
-        let mut events = Events::new(text.as_bytes());
+        let mut events: Events = Events::new(text.as_bytes());
         assert_eq!(events.next().unwrap().unwrap().kind, "galaxy.folded");
         assert_eq!(events.next().unwrap().unwrap().seq, 8);
         let end = events.next().unwrap().unwrap_err();

@@ -23,6 +23,8 @@ const MOST_TOLD: u64 = 4 << 20;
 pub(crate) struct Launcher {
     program: PathBuf,
     state: PathBuf,
+    /// Where programs of agents are looked for.
+    path: String,
 }
 
 /// What a run said.
@@ -33,8 +35,8 @@ struct Said {
 }
 
 impl Launcher {
-    pub(super) fn new(program: PathBuf, state: PathBuf) -> Self {
-        Self { program, state }
+    pub(super) fn new(program: PathBuf, state: PathBuf, path: String) -> Self {
+        Self { program, state, path }
     }
 
     /// What an origin has, as git lists it.
@@ -74,7 +76,8 @@ impl Launcher {
         }
     }
 
-    async fn run(&self, folder: &Path, options: &[String], command: &[&str]) -> Result<Said, StoreError> {
+    /// The launcher, with an environment made for it and its state in a directory of the caller's choice.
+    pub(crate) fn command(&self, state: &Path) -> Result<Command, StoreError> {
         let mut run = Command::new(&self.program);
         run.env_clear().envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LC_ALL", "C")]);
         for (name, place) in [
@@ -83,9 +86,38 @@ impl Launcher {
             ("XDG_CONFIG_HOME", "config"),
             ("XDG_DATA_HOME", "data"),
         ] {
-            run.env(name, self.state.join(place));
+            run.env(name, state.join(place));
         }
-        super::private(&self.state)?;
+        super::private(state)?;
+        Ok(run)
+    }
+
+    /// The same, for an agent.
+    pub(crate) fn for_agent(&self, state: &Path) -> Result<Command, StoreError> {
+        let mut run = self.command(state)?;
+        run.env("PATH", &self.path);
+        Ok(run)
+    }
+
+    /// Where the runs of something keep their state.
+    pub(crate) fn state_of(&self, name: &str) -> PathBuf {
+        self.state.join("sessions").join(name)
+    }
+
+    /// A program of an agent, where those are looked for.
+    pub(crate) fn found(&self, name: &str) -> Option<PathBuf> {
+        let folders = self.path.split(':').filter(|folder| folder.starts_with('/'));
+        folders.map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
+    }
+
+    /// Another program of the same package.
+    pub(crate) fn beside(&self, name: &str) -> Option<PathBuf> {
+        let program = self.program.parent()?.join(name);
+        program.is_file().then_some(program)
+    }
+
+    async fn run(&self, folder: &Path, options: &[String], command: &[&str]) -> Result<Said, StoreError> {
+        let mut run = self.command(&self.state)?;
         run.arg("run").args(options).arg("--").args(command).current_dir(folder).kill_on_drop(true);
         run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().map_err(|error| {

@@ -208,6 +208,8 @@ async fn boot(
         },
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        agents: agents::Catalog::default(),
+        agent_path: String::new(),
     };
     Runtime::boot(boot).await.unwrap()
 }

@@ -44,6 +44,7 @@ pub(crate) fn event(event: &model::Event) -> api::Event {
         kind: event.kind.word().into(),
         worktree: event.worktree.map(|id| id.to_string()),
         user: event.user.map(|id| id.to_string()),
+        session: event.session.map(|id| id.to_string()),
     }
 }
 
@@ -66,13 +67,61 @@ pub(crate) async fn stream(
     Query(query): Query<After>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, Problem> {
-    let resumed = match headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().parse()) {
-        None => None,
-        Some(Ok(seq)) => Some(seq),
-        Some(Err(_)) => return Err(Problem::unprocessable("`Last-Event-ID` is not a number that was given")),
-    };
-    let follower = app.runtime.follow(&who, resumed.or(query.after)).await?;
-    let seat = seat(&app, &who)?;
+    let follower = app.runtime.follow(&who, resumed(&headers)?.or(query.after)).await?;
+    streamed(&app, &who, follower)
+}
+
+/// Where a browser that reconnects wants to go on.
+pub(crate) fn resumed(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
+    match headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().parse()) {
+        None => Ok(None),
+        Some(Ok(seq)) => Ok(Some(seq)),
+        Some(Err(_)) => Err(Problem::unprocessable("`Last-Event-ID` is not a number that was given")),
+    }
+}
+
+/// Something that is followed from a place on, as long as that is allowed.
+pub(crate) trait Followed: Send + 'static {
+    /// One thing of it.
+    type Item: Send + 'static;
+    /// Waits for the next.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<Self::Item>, EventError>> + Send;
+    /// Whether what was given may no longer be for this caller.
+    fn is_stale(&self) -> bool;
+    /// Goes back, so that this one comes next.
+    fn back_before(&mut self, item: &Self::Item);
+    /// As it is sent.
+    fn sent(item: &Self::Item) -> SseEvent;
+}
+
+impl Followed for Follower {
+    type Item = model::Event;
+
+    async fn next(&mut self) -> Result<Vec<model::Event>, EventError> {
+        Follower::next(self).await
+    }
+
+    fn is_stale(&self) -> bool {
+        Follower::is_stale(self)
+    }
+
+    fn back_before(&mut self, item: &model::Event) {
+        self.back_to(item.seq.saturating_sub(1));
+    }
+
+    fn sent(item: &model::Event) -> SseEvent {
+        let plain = SseEvent::default().id(item.seq.to_string()).event(item.kind.word());
+        plain.data(serde_json::to_string(&event(item)).unwrap_or_default())
+    }
+}
+
+/// What is followed, as server-sent events.
+pub(crate) fn streamed<F: Followed>(
+    app: &App,
+    who: &access::Principal,
+    follower: F,
+) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>> + use<F>>, Problem> {
+    let seat = seat(app, who)?;
     let counted = Counted::new(Counted::STREAM);
     let live = Live { follower, stopping: app.stopping.clone(), seat, counted };
     let (send, receive) = mpsc::channel(1);
@@ -87,7 +136,7 @@ pub(crate) async fn stream(
             // The end comes first: what still waits may no longer be for this caller.
             biased;
             why = &mut ended_by => Some((Ok(ended(why.unwrap_or(UNREADABLE))), None)),
-            Some(event) = receive.recv() => Some((Ok(sent(&event)), Some((receive, ended_by)))),
+            Some(item) = receive.recv() => Some((Ok(F::sent(&item)), Some((receive, ended_by)))),
         }
     });
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
@@ -99,8 +148,8 @@ pub(crate) fn seat(app: &App, who: &access::Principal) -> Result<Seat<UserId>, P
 }
 
 /// One stream under way. It runs whether or not the reader takes anything, so that it sees when it is over.
-struct Live {
-    follower: Follower,
+struct Live<F> {
+    follower: F,
     stopping: watch::Receiver<bool>,
     #[expect(dead_code, reason = "holding it is its use")]
     seat: Seat<UserId>,
@@ -108,9 +157,9 @@ struct Live {
     counted: Counted,
 }
 
-impl Live {
+impl<F: Followed> Live<F> {
     /// Gives events to the reader, until there is a reason to end.
-    async fn run(mut self, send: mpsc::Sender<model::Event>) -> &'static str {
+    async fn run(mut self, send: mpsc::Sender<F::Item>) -> &'static str {
         loop {
             let next = tokio::select! {
                 next = self.follower.next() => next,
@@ -119,11 +168,11 @@ impl Live {
                     return "the daemon is shutting down; reconnect with the last id";
                 }
             };
-            let events = match next {
-                Ok(events) => events,
+            let items = match next {
+                Ok(items) => items,
                 Err(error) => return why_ended(&error),
             };
-            for event in events {
+            for item in items {
                 let place = match tokio::time::timeout(SLOW, send.reserve()).await {
                     Ok(Ok(place)) => place,
                     Ok(Err(_)) => return GONE,
@@ -131,10 +180,10 @@ impl Live {
                 };
                 // A slow reader does not outlive the right to read: what waited too long is judged again.
                 if self.follower.is_stale() {
-                    self.follower.back_to(event.seq.saturating_sub(1));
+                    self.follower.back_before(&item);
                     break;
                 }
-                place.send(event);
+                place.send(item);
             }
         }
     }
@@ -146,12 +195,6 @@ pub(crate) fn why_ended(error: &EventError) -> &'static str {
         EventError::Act(ActError::Denied(_)) => "you may no longer follow; sign in again",
         EventError::Act(_) | EventError::TooOld(_) | EventError::Ahead(_) => UNREADABLE,
     }
-}
-
-fn sent(one: &model::Event) -> SseEvent {
-    let plain = SseEvent::default().id(one.seq.to_string()).event(one.kind.word());
-    let text = serde_json::to_string(&event(one)).unwrap_or_default();
-    plain.data(text)
 }
 
 fn ended(why: &str) -> SseEvent {

@@ -11,9 +11,11 @@ pub(crate) mod passes;
 pub(crate) mod policies;
 pub(crate) mod repos;
 pub(crate) mod secrets;
+pub(crate) mod sessions;
 pub(crate) mod setup;
 pub(crate) mod socket;
 pub(crate) mod status;
+pub(crate) mod steps;
 pub(crate) mod users;
 pub(crate) mod worktrees;
 

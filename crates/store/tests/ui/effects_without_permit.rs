@@ -5,6 +5,7 @@ use store::Store;
 async fn all(
     store: &Store,
     filter: &store::WorktreeFilter,
+    sessions: &store::SessionFilter,
     wanted: &store::LedgerFilter,
     seal: &dyn store::Reseal,
 ) {
@@ -43,6 +44,19 @@ async fn all(
     drop(store.archive_worktree(()).await);
     drop(store.worktree_to_delete(()).await);
     drop(store.delete_worktree(()).await);
+    drop(store.read_session(()).await);
+    drop(store.list_sessions((), true, sessions, None, 1).await);
+    drop(store.create_session(()).await);
+    drop(store.resume_session(()).await);
+    drop(store.close_session(()).await);
+    drop(store.queue_task((), String::new()).await);
+    drop(store.list_tasks((), 0, 1).await);
+    drop(store.start_task(()).await);
+    drop(store.stop_task(()).await);
+    drop(store.steps_after((), 0, 1).await);
+    drop(store.allow_approval(()).await);
+    drop(store.deny_approval(()).await);
+    drop(store.list_approvals((), true, 1).await);
     drop(store.list_secrets(()).await);
     drop(store.add_secret(()).await);
     drop(store.remove_secret(()).await);

@@ -1,0 +1,105 @@
+//! Sessions.
+
+use super::{Called, Client, NOTHING, part, query};
+use crate::*;
+
+/// Which sessions to list.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// In this worktree only.
+    pub worktree: Option<String>,
+    /// Of this person only.
+    pub creator: Option<String>,
+    /// Also those that are finished.
+    pub closed: bool,
+    /// The `next` of the page before.
+    pub after: Option<String>,
+    /// How many.
+    pub limit: Option<u32>,
+}
+
+/// Sessions.
+impl Client {
+    /// The agents that are known.
+    pub fn agents(&self) -> Called<AgentList> {
+        self.call("GET", "/api/v1/agents", NOTHING)
+    }
+
+    /// Lists sessions, the newest first.
+    pub fn sessions(&self, filter: &SessionFilter) -> Called<SessionPage> {
+        let query = query(&[
+            ("worktree", filter.worktree.clone()),
+            ("creator", filter.creator.clone()),
+            ("closed", filter.closed.then(|| "true".to_owned())),
+            ("after", filter.after.clone()),
+            ("limit", filter.limit.map(|n| n.to_string())),
+        ]);
+        self.call("GET", &format!("/api/v1/sessions{query}"), NOTHING)
+    }
+
+    /// Opens a session.
+    pub fn create_session(&self, body: &CreateSessionRequest) -> Called<Session> {
+        self.call("POST", "/api/v1/sessions", Some(body))
+    }
+
+    /// One session.
+    pub fn session(&self, id: &str) -> Called<Session> {
+        self.call("GET", &format!("/api/v1/sessions/{}", part(id)), NOTHING)
+    }
+
+    /// Asks its agent for something.
+    pub fn prompt_session(&self, id: &str, prompt: &str) -> Called<Task> {
+        let body = PromptRequest { prompt: Hidden(prompt.to_owned()) };
+        self.call("POST", &format!("/api/v1/sessions/{}/tasks", part(id)), Some(&body))
+    }
+
+    /// Its tasks after a place in the order.
+    pub fn tasks(&self, id: &str, after: i64) -> Called<TaskPage> {
+        let query = query(&[("after", Some(after.to_string()))]);
+        self.call("GET", &format!("/api/v1/sessions/{}/tasks{query}", part(id)), NOTHING)
+    }
+
+    /// Ends one of its tasks.
+    pub fn stop_task(&self, id: &str, task: &str) -> Called<Stopping> {
+        self.call("DELETE", &format!("/api/v1/sessions/{}/tasks/{}", part(id), part(task)), NOTHING)
+    }
+
+    /// Ends what is at work.
+    pub fn stop_session(&self, id: &str) -> Called<Stopping> {
+        self.call("POST", &format!("/api/v1/sessions/{}/stop", part(id)), NOTHING)
+    }
+
+    /// Lets it go on with its queue.
+    pub fn resume_session(&self, id: &str) -> Called<Session> {
+        self.call("POST", &format!("/api/v1/sessions/{}/resume", part(id)), NOTHING)
+    }
+
+    /// Finishes it.
+    pub fn close_session(&self, id: &str) -> Called<Session> {
+        self.call("POST", &format!("/api/v1/sessions/{}/close", part(id)), NOTHING)
+    }
+
+    /// What happened after a place.
+    pub fn steps(&self, id: &str, after: i64) -> Called<StepPage> {
+        let query = query(&[("after", Some(after.to_string()))]);
+        self.call("GET", &format!("/api/v1/sessions/{}/steps{query}", part(id)), NOTHING)
+    }
+
+    /// What waits for a person there.
+    pub fn approvals(&self, id: &str, all: bool) -> Called<ApprovalList> {
+        let query = query(&[("all", all.then(|| "true".to_owned()))]);
+        self.call("GET", &format!("/api/v1/sessions/{}/approvals{query}", part(id)), NOTHING)
+    }
+
+    /// Allows what waits.
+    pub fn allow_approval(&self, id: &str, approval: &str, body: &AllowRequest) -> Called<Approval> {
+        let path = format!("/api/v1/sessions/{}/approvals/{}/allow", part(id), part(approval));
+        self.call("POST", &path, Some(body))
+    }
+
+    /// Denies what waits.
+    pub fn deny_approval(&self, id: &str, approval: &str, body: &DenyRequest) -> Called<Approval> {
+        let path = format!("/api/v1/sessions/{}/approvals/{}/deny", part(id), part(approval));
+        self.call("POST", &path, Some(body))
+    }
+}

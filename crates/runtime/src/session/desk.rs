@@ -1,0 +1,215 @@
+//! Begins what waits, one task of a session at a time, few in all; knows what is at work, and what it asked.
+//!
+//! Flow: something waits -> whoever asked is judged again -> the task is begun by a permit and carried out ([`super::turn`]) ->
+//! the next.
+//!
+//! Invariants: a task that may not be begun waits behind a hold and is not lost; everything begun here ends here; a
+//! question is answered once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use access::{Denied, Permit, Reason, StartTask};
+use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId};
+use serde_json::json;
+use store::{Store, StoreError, TaskEnd, Waiting};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+
+use super::turn::{Turn, Wish};
+use crate::{ActError, Runtime};
+
+/// Tasks that are at work at once.
+const MOST: usize = 256;
+/// How often it is looked whether something waits, though nobody said so.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// What is at work.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    wake: Notify,
+    seats: Arc<Semaphore>,
+    at_work: Mutex<HashMap<SessionId, Working>>,
+    asked: Mutex<HashMap<ApprovalId, oneshot::Sender<Option<String>>>>,
+}
+
+#[derive(Debug)]
+struct Working {
+    wish: watch::Sender<Option<Wish>>,
+}
+
+/// Takes a session from the desk however its task ended.
+struct Leaving<'a>(&'a Desk, SessionId);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.working().remove(&self.1);
+        self.0.wake.notify_one();
+    }
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            wake: Notify::new(),
+            seats: Arc::new(Semaphore::new(MOST)),
+            at_work: Mutex::default(),
+            asked: Mutex::default(),
+        }
+    }
+}
+
+impl Desk {
+    fn working(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Working>> {
+        self.at_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something may wait now.
+    pub(super) fn look(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Has what is at work in a session end; false if nothing is.
+    pub(super) fn end(&self, session: SessionId, wish: Wish) -> bool {
+        let working = self.working();
+        working.get(&session).is_some_and(|one| {
+            one.wish.send_if_modified(|now| {
+                let first = now.is_none();
+                if first {
+                    *now = Some(wish);
+                }
+                first
+            });
+            true
+        })
+    }
+
+    /// A question that waits; the answer comes to whoever asked.
+    pub(super) fn ask(&self, id: ApprovalId) -> oneshot::Receiver<Option<String>> {
+        let (answer, heard) = oneshot::channel();
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(id, answer);
+        heard
+    }
+
+    /// Somebody decided, or nobody waits for it any more.
+    pub(super) fn answer(&self, id: ApprovalId, choice: Option<String>) {
+        let waiting = self.asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(choice);
+        }
+    }
+}
+
+impl Runtime {
+    /// Begins what waits, until told to stop; then what is at work is ended.
+    pub(crate) async fn attend_sessions(self: &Arc<Self>, mut stop: watch::Receiver<bool>) {
+        if let Err(error) = self.tell_of_the_last_end().await {
+            tracing::error!(%error, "what was at work when the last daemon ended could not be closed");
+        }
+        let mut begun = JoinSet::new();
+        loop {
+            if let Err(error) = self.begin_waiting(&mut begun).await {
+                tracing::warn!(%error, "what waits cannot be read; it is tried again");
+            }
+            tokio::select! {
+                () = self.desk.wake.notified() => {}
+                () = tokio::time::sleep(EVERY) => {}
+                Some(_) = begun.join_next() => {}
+                _ = stop.changed() => break,
+            }
+        }
+        let sessions: Vec<SessionId> = self.desk.working().keys().copied().collect();
+        for session in sessions {
+            self.desk.end(session, Wish::Daemon);
+        }
+        while begun.join_next().await.is_some() {}
+    }
+
+    async fn tell_of_the_last_end(&self) -> Result<(), StoreError> {
+        self.store.abandon_approvals().await?;
+        for task in self.store.abandon_tasks().await? {
+            let body =
+                json!({ "text": "the daemon ended while this was at work; nothing of it runs any more" });
+            self.journal.write(task.session, Some(task.id), StepKind::Error, body).await;
+        }
+        Ok(())
+    }
+
+    async fn begin_waiting(self: &Arc<Self>, begun: &mut JoinSet<()>) -> Result<(), StoreError> {
+        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        for waiting in self.store.waiting_tasks(most).await? {
+            let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
+            let (wish, wishes) = watch::channel(None);
+            {
+                let mut working = self.desk.working();
+                if working.contains_key(&waiting.session) {
+                    continue;
+                }
+                working.insert(waiting.session, Working { wish });
+            }
+            let this = Arc::clone(self);
+            begun.spawn(async move { this.attend(waiting, wishes, seat).await });
+        }
+        Ok(())
+    }
+
+    /// One task, from its turn to its end.
+    async fn attend(
+        self: Arc<Self>,
+        waiting: Waiting,
+        wishes: watch::Receiver<Option<Wish>>,
+        _seat: OwnedSemaphorePermit,
+    ) {
+        let Waiting { session, task, claim } = waiting;
+        let _leaving = Leaving(&self.desk, session);
+        let who = match self.auth.claimed(&claim, &task.to_string()).await {
+            Ok(Some(who)) => who,
+            Ok(None) => return self.refuse(session, task, "whoever asked for it is not who they were").await,
+            Err(error) => {
+                tracing::warn!(error = %error.0, "who asked for a task cannot be told now");
+                return tokio::time::sleep(EVERY).await;
+            }
+        };
+        let (this, asker) = (Arc::clone(&self), who.clone());
+        let effect = async move |store: Arc<Store>, permit: Permit<StartTask>| {
+            let (work, row) = store.start_task(permit).await?;
+            let end = Turn::new(&this, &work, &row, &asker, wishes).run().await;
+            let told = format!("{}: {}", end.state, end.why);
+            let end = TaskEnd { why: this.redactor.scrub(&end.why).into_owned(), ..end };
+            this.journal
+                .write(session, Some(task), StepKind::Result, json!({ "state": end.state, "text": end.why }))
+                .await;
+            store.end_task(work, end).await?;
+            Ok(told)
+        };
+        let note = |told: &String| Some(("ended", told.clone()));
+        match self.perform_noting(&who, StartTask { session, task }, effect, note).await {
+            Ok(_) => {}
+            Err(ActError::Denied(denied)) if denied.reason() == Reason::Unavailable => {
+                tracing::warn!(%denied, "a task could not be begun; it is tried again");
+                tokio::time::sleep(EVERY).await;
+            }
+            Err(ActError::Denied(denied)) => self.refuse(session, task, &refused(&denied)).await,
+            Err(error) => {
+                tracing::error!(%error, %task, "a task could not be begun, or its end not be kept");
+                tokio::time::sleep(EVERY).await;
+            }
+        }
+    }
+
+    /// Keeps a task that nobody may begin, behind a hold.
+    async fn refuse(&self, session: SessionId, task: TaskId, why: &str) {
+        let body = json!({ "text": format!("the task waits: {why}") });
+        self.journal.write(session, Some(task), StepKind::Error, body).await;
+        if let Err(error) = self.store.hold_session(session, HoldCause::Refused).await {
+            tracing::error!(%error, "a session whose task may not be begun could not be held");
+            tokio::time::sleep(EVERY).await;
+        }
+        self.store.publish();
+    }
+}
+
+fn refused(denied: &Denied) -> String {
+    format!("whoever asked for it may not do that now ({denied})")
+}

@@ -1,0 +1,206 @@
+//! An agent in a sandbox of its own: started by the launcher, heard over pipes, ended for certain.
+//!
+//! Flow: where, what and with which secrets -> [`Agent`] (a process of `palisade run --overlay`) -> [`Agent::end`] or
+//! [`Agent::stop`] -> [`Layer`]: what it changed, to be carried into the worktree or dropped.
+//!
+//! Invariants: the prompt is in no argument; a secret's value is in the launcher's environment, which only the daemon's own
+//! user reads, and the sandbox has a word for it; nothing of an agent is left when [`Agent::stop`] returns.
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use zeroize::Zeroizing;
+
+use crate::trees::Launcher;
+
+/// How long an agent has to end by itself when it is stopped; the launcher then kills what is left.
+const GRACE: Duration = Duration::from_secs(5);
+/// How long everything may take to be gone after that.
+const GONE: Duration = Duration::from_secs(10);
+/// How long a change may take to be carried over.
+const CARRYING: Duration = Duration::from_mins(10);
+/// Bytes of what an agent complains of that are kept, the last of them.
+const COMPLAINTS: usize = 16 << 10;
+/// Bytes of a report.
+const REPORT: u64 = 4 << 20;
+
+/// What is to run.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// The worktree's tree.
+    pub(super) tree: PathBuf,
+    /// Where this session's runs keep what they keep, outside the sandbox.
+    pub(super) state: PathBuf,
+    /// Options of the launcher: rules, limits, variables.
+    pub(super) options: Vec<String>,
+    /// The program and its arguments.
+    pub(super) command: Vec<String>,
+    /// Secrets by the names of their variables.
+    pub(super) secrets: Vec<(String, Zeroizing<String>)>,
+}
+
+/// An agent at work.
+#[derive(Debug)]
+pub(super) struct Agent {
+    child: Child,
+    report: PathBuf,
+    complaints: tokio::task::JoinHandle<Vec<u8>>,
+}
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+#[error("the sandbox could not be started: {0}")]
+pub(super) struct NoSandbox(String);
+
+/// What a run came to.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// What the launcher reported.
+    pub(super) report: Value,
+    /// The last that was complained of.
+    pub(super) complaint: String,
+}
+
+impl Ended {
+    /// The run, once it began.
+    pub(super) fn run(&self) -> Option<&str> {
+        self.report.get("run").and_then(Value::as_str)
+    }
+
+    /// Whether it left changes, or commits, that can be carried over.
+    pub(super) fn left_changes(&self) -> bool {
+        self.report.pointer("/layer/kept").is_some_and(|kept| !kept.is_null())
+    }
+}
+
+impl Agent {
+    /// Starts it.
+    pub(super) fn start(
+        launcher: &Launcher,
+        wanted: &Wanted,
+    ) -> Result<(Self, ChildStdin, ChildStdout), NoSandbox> {
+        let report = wanted.state.join("report.json");
+        let mut command = launcher.for_agent(&wanted.state).map_err(|error| NoSandbox(error.to_string()))?;
+        command.arg("run").arg("--overlay").arg("--report").arg(&report);
+        command.arg("--parent").arg(std::process::id().to_string());
+        command.arg("--grace").arg(GRACE.as_secs().to_string());
+        command.args(&wanted.options).arg("--").args(&wanted.command).current_dir(&wanted.tree);
+        for (name, value) in &wanted.secrets {
+            command.env(name, value.as_str());
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().map_err(|error| NoSandbox(error.to_string()))?;
+        let (Some(to), Some(from), Some(err)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(NoSandbox("its pipes are not there".into()));
+        };
+        let complaints = tokio::spawn(last_of(err));
+        Ok((Self { child, report, complaints }, to, from))
+    }
+
+    /// The run, as soon as its sandbox stands and is on record.
+    pub(super) async fn run(&self) -> Option<String> {
+        let report = read_report(&self.report).await;
+        report.get("run").and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// Waits for it to end by itself, for this long; then it is ended.
+    pub(super) async fn end(mut self, patience: Duration) -> Ended {
+        match tokio::time::timeout(patience, self.child.wait()).await {
+            Ok(_) => self.ended().await,
+            Err(_) => self.stop().await,
+        }
+    }
+
+    /// Waits for its end, however long that takes.
+    pub(super) async fn wait(&mut self) -> Option<ExitStatus> {
+        self.child.wait().await.ok()
+    }
+
+    /// Ends it and everything it started. When this returns nothing of it is left.
+    pub(super) async fn stop(mut self) -> Ended {
+        // The launcher tells everything inside to end, waits, and kills what is left.
+        if let Some(pid) =
+            self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        if tokio::time::timeout(GRACE + GONE, self.child.wait()).await.is_err() {
+            // The sandbox ends with its launcher.
+            let _ = self.child.kill().await;
+        }
+        self.ended().await
+    }
+
+    async fn ended(self) -> Ended {
+        let Self { child, report, complaints } = self;
+        drop(child);
+        let told = tokio::time::timeout(Duration::from_secs(2), complaints).await;
+        let told = told.ok().and_then(Result::ok).unwrap_or_default();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        let complaint =
+            told.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
+        Ended { report: read_report(&report).await, complaint }
+    }
+}
+
+/// What became of a layer.
+#[derive(Debug)]
+pub(super) enum Layer {
+    /// It is in the worktree now; how many paths that were.
+    Carried(usize),
+    /// It is not, and why; it is kept.
+    Kept(String),
+}
+
+/// Carries what a run changed into the worktree.
+pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> Layer {
+    match told(launcher, wanted, &["--json", "apply", run]).await {
+        Ok(result) => Layer::Carried(result.get("applied").and_then(Value::as_array).map_or(0, Vec::len)),
+        Err(why) => Layer::Kept(why),
+    }
+}
+
+/// Has the launcher do something to a run: `stop`, `freeze`, `thaw`.
+pub(super) async fn tell(launcher: &Launcher, wanted: &Wanted, verb: &str, run: &str) -> Result<(), String> {
+    told(launcher, wanted, &["--json", verb, run]).await.map(drop)
+}
+
+async fn told(launcher: &Launcher, wanted: &Wanted, words: &[&str]) -> Result<Value, String> {
+    let mut command: Command = launcher.command(&wanted.state).map_err(|error| error.to_string())?;
+    command.args(words).current_dir(&wanted.tree).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(CARRYING, command.output()).await;
+    let output = output.map_err(|_| "it took too long".to_owned())?.map_err(|error| error.to_string())?;
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    match (output.status.success(), told.get("result")) {
+        (true, Some(result)) => Ok(result.clone()),
+        _ => {
+            let why = told.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
+            Err(why.unwrap_or_else(|| String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+        }
+    }
+}
+
+async fn read_report(path: &Path) -> Value {
+    let Ok(file) = tokio::fs::File::open(path).await else { return Value::Null };
+    let mut text = Vec::new();
+    let _ = file.take(REPORT).read_to_end(&mut text).await;
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// The last bytes of what is complained of; the rest is read and dropped, so that nobody waits for us.
+async fn last_of(mut from: ChildStderr) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut piece = [0; 4_096];
+    while let Ok(count @ 1..) = from.read(&mut piece).await {
+        kept.extend(piece.iter().take(count));
+        let over = kept.len().saturating_sub(COMPLAINTS);
+        kept.drain(..over);
+    }
+    kept
+}

@@ -1,0 +1,344 @@
+//! One task, from its beginning to its end: an agent in a sandbox is told what was asked, what it does is written down, and
+//! what it changed is carried into the worktree.
+//!
+//! Invariants: it ends truthfully whatever the agent does; nothing of the agent is left when it ended; what was lent to it
+//! ends with it; whoever asked may lose the right to it at any time, and then it ends.
+
+mod asked;
+mod converse;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::agents::{Bound, Requests};
+use access::{Act, Principal, Resource, StartTask};
+use model::{HoldCause, StepKind, TaskState};
+use serde_json::{Value, json};
+use store::{AtWork, Session, TaskEnd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use vault::LeaseId;
+use zeroize::Zeroizing;
+
+use super::agents::{How, Kind};
+use super::sandbox::{self, Agent, Ended, Layer, Wanted};
+use super::told::{LATEST, Told};
+use super::{SEALED, opened};
+use crate::Runtime;
+
+/// How often rights and loans are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long an agent has to end when its turn is over.
+const PARTING: Duration = Duration::from_secs(5);
+/// What is lent lasts no longer than a task may.
+const LONGEST: i64 = 24 * 60 * 60 * 1_000;
+
+/// Why a task is to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// Somebody said so.
+    Person,
+    /// The session is closed.
+    Closed,
+    /// The daemon ends.
+    Daemon,
+}
+
+/// How the agent's part of a task ended.
+#[derive(Debug)]
+enum Outcome {
+    Done(String),
+    Failed(String),
+    Stopped(Wish),
+    /// Whoever asked may not any more, or what was lent was taken back.
+    Lost(&'static str),
+}
+
+/// One task.
+pub(super) struct Turn<'a> {
+    runtime: &'a Arc<Runtime>,
+    work: &'a AtWork,
+    session: &'a Session,
+    who: &'a Principal,
+    wishes: watch::Receiver<Option<Wish>>,
+    epoch: watch::Receiver<u64>,
+    told: Told,
+    leases: Vec<LeaseId>,
+    agent_session: Option<String>,
+    /// What the agent calls its mode, and what becomes of what it asks.
+    mode: Option<String>,
+    requests: Requests,
+    /// How the agent is told that it has a credential.
+    sign_in: Option<String>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(
+        runtime: &'a Arc<Runtime>,
+        work: &'a AtWork,
+        session: &'a Session,
+        who: &'a Principal,
+        wishes: watch::Receiver<Option<Wish>>,
+    ) -> Self {
+        Self {
+            told: Told::new(runtime.redactor.clone()),
+            epoch: runtime.gate.epoch().watch(),
+            runtime,
+            work,
+            session,
+            who,
+            wishes,
+            leases: Vec::new(),
+            agent_session: None,
+            mode: None,
+            requests: Requests::Refuse,
+            sign_in: None,
+        }
+    }
+
+    /// Carries it out.
+    pub(super) async fn run(mut self) -> TaskEnd {
+        let outcome = match self.prepared().await {
+            Ok((wanted, how, prompt)) => self.carried_out(&wanted, how, &prompt).await,
+            Err(why) => Outcome::Failed(why),
+        };
+        self.runtime.end_leases_of(&self.consumer());
+        let (state, why, holds) = match outcome {
+            Outcome::Done(why) => (TaskState::Done, why, None),
+            Outcome::Failed(why) => (TaskState::Failed, why, Some(HoldCause::Failed)),
+            Outcome::Stopped(Wish::Person) => {
+                (TaskState::Stopped, "somebody stopped it".into(), Some(HoldCause::Stopped))
+            }
+            Outcome::Stopped(Wish::Closed) => (TaskState::Stopped, "the session was closed".into(), None),
+            Outcome::Stopped(Wish::Daemon) => (
+                TaskState::Failed,
+                "the daemon ended while it was at work".into(),
+                Some(HoldCause::Interrupted),
+            ),
+            Outcome::Lost(why) => (TaskState::Failed, why.into(), Some(HoldCause::Refused)),
+        };
+        TaskEnd { state, why, agent_session: self.agent_session, holds }
+    }
+
+    fn consumer(&self) -> String {
+        self.work.task().to_string()
+    }
+
+    async fn say(&self, kind: StepKind, body: Value) {
+        self.runtime.journal.write(self.work.session(), Some(self.work.task()), kind, body).await;
+    }
+
+    async fn note(&self, text: &str) {
+        let text = super::told::clean(&self.runtime.redactor, text);
+        self.say(StepKind::System, json!({ "text": text })).await;
+    }
+
+    /// Everything that is needed before anything starts.
+    async fn prepared(&mut self) -> Result<(Wanted, How, Zeroizing<String>), String> {
+        let prompt = opened(&self.runtime.ring, self.work.task(), self.work.session(), self.work.sealed());
+        let prompt = prompt.map_err(|why| format!("{SEALED}: {why}"))?;
+        let shown = super::told::clean(&self.runtime.redactor, &prompt);
+        self.say(StepKind::User, json!({ "text": shown })).await;
+        let kind = Kind::of(self.session, &self.runtime.agents, self.runtime.trees.launcher())?;
+        let tree = self.runtime.trees.tree(self.session.worktree());
+        if !tree.is_dir() {
+            return Err(
+                "the worktree has no tree on this machine; fetch its repository and make another".into()
+            );
+        }
+        let state = self.state()?;
+        let secrets = self.lent(&kind).await;
+        let Kind { how, mut options, secrets: bound, mode, requests } = kind;
+        let is_lent = |bound: &&Bound| secrets.iter().any(|(lent, _)| *lent == bound.name);
+        for bound in bound.iter().filter(is_lent) {
+            for host in &bound.hosts {
+                options.extend(["--secret".to_owned(), format!("env:{}={host}", bound.name)]);
+            }
+        }
+        let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());
+        (self.mode, self.requests, self.sign_in) = (mode, requests, sign_in);
+        let command = how.command().to_vec();
+        Ok((Wanted { tree, state, options, command, secrets }, how, prompt))
+    }
+
+    /// Where the runs of this session keep what they keep.
+    fn state(&self) -> Result<PathBuf, String> {
+        let state = self.runtime.trees.launcher().state_of(&self.work.session().to_string());
+        crate::trees::private(&state).map_err(|error| error.to_string())?;
+        Ok(state)
+    }
+
+    /// What the vault has of the secrets that this agent knows; for the caller, in this worktree.
+    async fn lent(&mut self, kind: &Kind) -> Vec<(String, Zeroizing<String>)> {
+        let mut lent = Vec::new();
+        for Bound { name, hosts, .. } in &kind.secrets {
+            let (Ok(secret), hosts) =
+                (name.parse(), hosts.iter().filter_map(|host| host.parse().ok()).collect())
+            else {
+                continue;
+            };
+            let wish = crate::Wish { name: secret, worktree: Some(self.session.worktree()), hosts };
+            let consumer = self.consumer();
+            let Ok(loan) = self.runtime.lease_secret(self.who, wish, &consumer, LONGEST).await else {
+                continue;
+            };
+            let value = self.runtime.with_lease(loan.lease, &consumer, |value| {
+                std::str::from_utf8(value).map(|text| Zeroizing::new(text.to_owned()))
+            });
+            if let Ok(Ok(value)) = value {
+                self.leases.push(loan.lease);
+                lent.push((name.clone(), value));
+            }
+        }
+        lent
+    }
+
+    async fn carried_out(&mut self, wanted: &Wanted, how: How, prompt: &str) -> Outcome {
+        let (agent, to, from) = match Agent::start(self.runtime.trees.launcher(), wanted) {
+            Ok(started) => started,
+            Err(error) => return Outcome::Failed(error.to_string()),
+        };
+        let (outcome, ended) = match how {
+            How::Plain(_) => self.listen(agent, to, from, prompt).await,
+            How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
+        };
+        for (kind, body) in self.told.rest() {
+            self.say(kind, body).await;
+        }
+        self.take_over(wanted, &ended).await;
+        outcome
+    }
+
+    /// Carries what the run changed into the worktree, also of one that failed: the conversation goes on from there.
+    async fn take_over(&self, wanted: &Wanted, ended: &Ended) {
+        let Some(run) = ended.run() else { return };
+        if let Err(error) = self.runtime.store.name_run(self.work, run).await {
+            tracing::warn!(%error, "the run of a task could not be kept");
+        }
+        if !ended.left_changes() {
+            return;
+        }
+        match sandbox::carry(self.runtime.trees.launcher(), wanted, run).await {
+            Layer::Carried(count) => {
+                self.say(
+                    StepKind::System,
+                    json!({ "text": format!("{count} changed paths are in the worktree"), "run": run }),
+                )
+                .await;
+            }
+            Layer::Kept(why) => {
+                let why = super::told::clean(&self.runtime.redactor, &why);
+                let text = format!(
+                    "what it changed is kept beside the worktree, because it could not be carried over: {why}"
+                );
+                self.say(StepKind::Error, json!({ "text": text, "run": run })).await;
+            }
+        }
+    }
+
+    /// A program that knows no protocol: what was asked on its standard input, what it prints for an answer.
+    async fn listen(
+        &mut self,
+        mut agent: Agent,
+        mut to: ChildStdin,
+        mut from: ChildStdout,
+        prompt: &str,
+    ) -> (Outcome, Ended) {
+        // As somebody would type it: programs that read lines read this one.
+        let text =
+            Zeroizing::new(if prompt.ends_with('\n') { prompt.to_owned() } else { format!("{prompt}\n") });
+        // One that does not read waits in its own pipe.
+        let writing = tokio::spawn(async move {
+            let _ = to.write_all(text.as_bytes()).await;
+        });
+        let mut every = tokio::time::interval(LOOK);
+        let mut piece = vec![0; 32 << 10];
+        let mut odd = Vec::new();
+        let outcome = loop {
+            tokio::select! {
+                read = from.read(&mut piece) => match read {
+                    Ok(count @ 1..) => {
+                        odd.extend(piece.iter().take(count));
+                        let text = whole_text(&mut odd);
+                        for (kind, body) in self.told.printed(&text) {
+                            self.say(kind, body).await;
+                        }
+                    }
+                    Ok(0) | Err(_) => break None,
+                },
+                _ = self.wishes.changed() => {
+                    let wish = self.wishes.borrow_and_update().clone();
+                    if let Some(wish) = wish { break Some(Outcome::Stopped(wish)) }
+                }
+                () = tokio::time::sleep(LATEST), if self.told.waits() => {
+                    for (kind, body) in self.told.rest() {
+                        self.say(kind, body).await;
+                    }
+                }
+                _ = every.tick() => if let Some(lost) = self.lost().await { break Some(lost) },
+            }
+        };
+        writing.abort();
+        match outcome {
+            Some(outcome) => (outcome, agent.stop().await),
+            None => {
+                // It said all that it will; how it ends is told by its exit code.
+                let status = tokio::select! {
+                    status = agent.wait() => status,
+                    _ = self.wishes.changed() => None,
+                };
+                let ended = agent.end(PARTING).await;
+                let wish = self.wishes.borrow().clone();
+                let outcome = match (wish, status.and_then(|status| status.code())) {
+                    (Some(wish), _) => Outcome::Stopped(wish),
+                    (None, Some(0)) => Outcome::Done("the program ended".into()),
+                    (None, Some(code)) => {
+                        Outcome::Failed(with_complaint(&format!("the program ended with {code}"), &ended))
+                    }
+                    (None, None) => Outcome::Failed(with_complaint("the program was killed", &ended)),
+                };
+                (outcome, ended)
+            }
+        }
+    }
+
+    /// Whether whoever asked may not have this any more, or what was lent is over.
+    async fn lost(&mut self) -> Option<Outcome> {
+        let consumer = self.consumer();
+        if self.leases.iter().any(|lease| self.runtime.with_lease(*lease, &consumer, |_| ()).is_err()) {
+            return Some(Outcome::Lost("a secret that it used was taken back"));
+        }
+        if !self.epoch.has_changed().unwrap_or(false) {
+            return None;
+        }
+        self.epoch.borrow_and_update();
+        let resource = Resource::Session(self.work.session());
+        match self.runtime.gate.still_allows(self.who, StartTask::ACTION, resource).await {
+            Ok(true) => None,
+            Ok(false) => Some(Outcome::Lost("whoever asked for it may not do that any more")),
+            // What nobody can tell now is asked again.
+            Err(_) => {
+                self.epoch.mark_changed();
+                None
+            }
+        }
+    }
+}
+
+fn with_complaint(text: &str, ended: &Ended) -> String {
+    if ended.complaint.is_empty() { text.to_owned() } else { format!("{text}: {}", ended.complaint) }
+}
+
+/// As much of these bytes as is whole text; the rest waits for its end.
+fn whole_text(bytes: &mut Vec<u8>) -> String {
+    let cut = match std::str::from_utf8(bytes) {
+        Ok(_) => bytes.len(),
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Err(_) => bytes.len(),
+    };
+    let rest = bytes.split_off(cut);
+    let whole = std::mem::replace(bytes, rest);
+    String::from_utf8_lossy(&whole).into_owned()
+}

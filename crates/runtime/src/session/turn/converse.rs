@@ -1,0 +1,189 @@
+//! A turn with an agent that speaks ACP.
+
+use std::path::Path;
+use std::time::Duration;
+
+use acp::{AcpError, AgentSession, Limits, Stop, Stopped, Update};
+use tokio::process::{ChildStdin, ChildStdout};
+
+use super::asked::Questions;
+use super::{LOOK, Outcome, PARTING, Turn, with_complaint};
+use crate::session::sandbox::{Agent, Ended, Wanted};
+use crate::session::told::LATEST;
+
+/// How long an agent has to end its turn when it is told to.
+const CANCELLING: Duration = Duration::from_secs(5);
+/// How we are called.
+const CLIENT: &str = "palisade";
+
+/// What came of talking.
+struct Talk {
+    session: Option<AgentSession>,
+    ended: Result<Stopped, AcpError>,
+    /// A conversation that could not be gone on with, and why.
+    fresh: Option<String>,
+}
+
+/// What is asked of the agent.
+struct Asking<'a> {
+    cwd: &'a Path,
+    earlier: Option<AgentSession>,
+    sign_in: Option<&'a str>,
+    mode: Option<&'a str>,
+    model: Option<&'a str>,
+    prompt: &'a str,
+}
+
+async fn talk(
+    agent: acp::Agent,
+    asking: Asking<'_>,
+    opened: tokio::sync::watch::Sender<Option<AgentSession>>,
+) -> Talk {
+    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None };
+    talk.ended = async {
+        let abilities = agent.initialize(CLIENT, env!("CARGO_PKG_VERSION")).await?;
+        if let Some(method) = asking.sign_in {
+            agent.authenticate(method).await?;
+        }
+        let open = match &asking.earlier {
+            Some(earlier) if abilities.can_load => match agent.load(earlier, asking.cwd).await {
+                Ok(open) => open,
+                Err(AcpError::Gone) => return Err(AcpError::Gone),
+                Err(error) => {
+                    talk.fresh = Some(error.to_string());
+                    agent.open(asking.cwd, &[]).await?
+                }
+            },
+            Some(_) => {
+                talk.fresh = Some("the agent cannot go on with an earlier conversation".into());
+                agent.open(asking.cwd, &[]).await?
+            }
+            None => agent.open(asking.cwd, &[]).await?,
+        };
+        talk.session = Some(open.session.clone());
+        opened.send_replace(Some(open.session.clone()));
+        if let Some(mode) = asking.mode {
+            agent.set_mode(&open.session, mode).await?;
+        }
+        if let Some(model) = asking.model {
+            agent.set_model(&open.session, model).await?;
+        }
+        agent.prompt(&open.session, asking.prompt).await
+    }
+    .await;
+    talk
+}
+
+impl Turn<'_> {
+    /// Talks with the agent until its turn is over, somebody ends it, or it is gone.
+    pub(super) async fn converse(
+        &mut self,
+        agent: Agent,
+        to: ChildStdin,
+        from: ChildStdout,
+        wanted: &Wanted,
+        prompt: &str,
+    ) -> (Outcome, Ended) {
+        let (said, mut heard) = acp::connect(to, from, Limits::default());
+        let earlier = self.session.agent_session.as_deref().and_then(|id| id.parse().ok());
+        let (mode, sign_in) = (self.mode.clone(), self.sign_in.clone());
+        let asking = Asking {
+            cwd: &wanted.tree,
+            earlier,
+            sign_in: sign_in.as_deref(),
+            mode: mode.as_deref(),
+            model: self.session.model.as_deref(),
+            prompt,
+        };
+        let (open, opened) = tokio::sync::watch::channel(None);
+        let talk = talk(said.clone(), asking, open);
+        tokio::pin!(talk);
+        let mut questions = Questions::default();
+        let mut every = tokio::time::interval(LOOK);
+        let (mut stopping, mut over): (Option<Outcome>, Option<Talk>) = (None, None);
+        let mut heard_all = false;
+        let patience = tokio::time::sleep(Duration::MAX);
+        tokio::pin!(patience);
+        loop {
+            tokio::select! {
+                update = heard.next() => match update {
+                    Some(Update::Asked(question)) => questions.open(self, question).await,
+                    // What stands before it is heard; the answer itself may come a moment later, or came before.
+                    Some(Update::TurnOver) => {
+                        heard_all = true;
+                        if over.is_some() { break }
+                    }
+                    Some(update) => for (kind, body) in self.told.update(&update) {
+                        self.say(kind, body).await;
+                    },
+                    None => break,
+                },
+                came = &mut talk, if over.is_none() => {
+                    let is_over = came.ended.is_err() || heard_all;
+                    over = Some(came);
+                    if is_over { break }
+                }
+                Some((id, choice)) = questions.answered() => questions.settle(self, wanted, &agent, id, choice).await,
+                _ = self.wishes.changed(), if stopping.is_none() => {
+                    let wish = self.wishes.borrow_and_update().clone();
+                    if let Some(wish) = wish {
+                        let is_daemon = wish == super::Wish::Daemon;
+                        stopping = Some(Outcome::Stopped(wish));
+                        questions.thaw(self, wanted, &agent).await;
+                        if let Some(session) = opened.borrow().as_ref() { said.cancel(session) }
+                        let grace = if is_daemon { Duration::ZERO } else { CANCELLING };
+                        patience.as_mut().reset(tokio::time::Instant::now() + grace);
+                    }
+                }
+                () = tokio::time::sleep(LATEST), if self.told.waits() => for (kind, body) in self.told.rest() {
+                    self.say(kind, body).await;
+                },
+                _ = every.tick() => {
+                    if stopping.is_none() && let Some(lost) = self.lost().await {
+                        stopping = Some(lost);
+                        break;
+                    }
+                    questions.look_after(self, wanted, &agent).await;
+                }
+                () = &mut patience, if stopping.is_some() => break,
+            }
+        }
+        // Whatever is still asked is answered by nobody.
+        questions.end(self).await;
+        let is_over = over.is_some();
+        drop((said, heard));
+        let ended =
+            if stopping.is_some() || !is_over { agent.stop().await } else { agent.end(PARTING).await };
+        (self.outcome(stopping, over, &ended).await, ended)
+    }
+
+    async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {
+        let Some(Talk { session, ended: came, fresh }) = over else {
+            return stopping.unwrap_or_else(|| {
+                Outcome::Failed(with_complaint("the agent ended before its turn did", ended))
+            });
+        };
+        if let Some(why) = fresh {
+            self.note(&format!("the conversation begins anew, without what was said before: {why}")).await;
+        }
+        self.agent_session = session.map(|session| session.as_str().to_owned());
+        if let Some(stopping) = stopping {
+            return stopping;
+        }
+        match came {
+            Ok(Stopped { why: Stop::EndTurn, .. }) => Outcome::Done("the agent came to its end".into()),
+            Ok(Stopped { why, .. }) => Outcome::Failed(match why {
+                Stop::EndTurn => "it ended".into(),
+                Stop::MaxTokens => "the model had no room left for its answer".into(),
+                Stop::MaxTurnRequests => "the agent asked its model as often as it may".into(),
+                Stop::Refusal => "the model refused to go on".into(),
+                Stop::Cancelled => "the agent gave its turn up".into(),
+                Stop::Other(word) => format!("the agent ended its turn with `{word}`"),
+            }),
+            Err(AcpError::Gone) => {
+                Outcome::Failed(with_complaint("the agent ended before its turn did", ended))
+            }
+            Err(error) => Outcome::Failed(with_complaint(&error.to_string(), ended)),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Sessions: rows, lists cut to what a caller may know of, and what begins and ends them.
+//!
+//! Not here: their tasks (`tasks`), what happened in them (`steps`).
+
+use std::sync::Arc;
+
+use access::{
+    CloseSession, CreateSession, ListSessions, Permit, ReadSession, ResumeSession, SessionFacts,
+    WorktreeFacts,
+};
+use model::{
+    AgentName, DisplayName, EventKind, HoldCause, Millis, Role, SessionId, TaskId, TaskState, UserId,
+    WorktreeId,
+};
+
+use crate::credentials::owners;
+use crate::engine::{EngineError, Row, Tx, Value};
+use crate::store::{odd, parsed};
+use crate::{Store, StoreError};
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// What decisions need to know of it: which, where, whose.
+    pub facts: SessionFacts,
+    /// Which agent works there.
+    pub agent: AgentName,
+    /// How it is shown.
+    pub title: DisplayName,
+    /// What the agent may do without asking.
+    pub mode: Option<String>,
+    /// Which model it uses, unless it chooses.
+    pub model: Option<String>,
+    /// What a program without a protocol of its own is started as.
+    pub command: Vec<String>,
+    /// What the agent itself calls the conversation.
+    pub agent_session: Option<String>,
+    /// Why nothing of its queue is begun.
+    pub held: Option<HoldCause>,
+    /// The last thing that happened.
+    pub steps: i64,
+    /// When it was opened.
+    pub created_at: Millis,
+    /// When it was finished.
+    pub closed_at: Option<Millis>,
+    /// What is at work.
+    pub at_work: Option<TaskId>,
+    /// How many tasks wait.
+    pub queued: i64,
+}
+
+impl Session {
+    /// Which.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.facts.id
+    }
+
+    /// Where.
+    #[must_use]
+    pub fn worktree(&self) -> WorktreeId {
+        self.facts.worktree.id
+    }
+
+    /// Who opened it.
+    #[must_use]
+    pub fn creator(&self) -> UserId {
+        self.facts.creator
+    }
+}
+
+/// Which sessions a list is about.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    /// In this worktree only.
+    pub worktree: Option<WorktreeId>,
+    /// Of this person only.
+    pub creator: Option<UserId>,
+    /// Also those that are finished.
+    pub closed: bool,
+}
+
+macro_rules! session_columns {
+    ($rest:literal) => {
+        concat!(
+            "SELECT s.id, s.worktree, s.creator, s.agent, s.title, s.mode, s.model, s.command, s.agent_session, s.held, ",
+            "s.steps, s.created_at, s.closed_at, ",
+            "(SELECT t.id FROM tasks t WHERE t.session = s.id AND t.state IN ('running', 'held')), ",
+            "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
+            "w.tier, w.archived_at, ",
+            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) ",
+            "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
+            $rest
+        )
+    };
+}
+
+impl Store {
+    /// One session.
+    pub async fn read_session(&self, permit: Permit<ReadSession>) -> Result<Session, StoreError> {
+        self.session_row(permit.into_act().session).await
+    }
+
+    /// Sessions before a cursor, the newest first, that this caller may know of, as far as owners, tiers and roles tell.
+    /// The gate judges each again.
+    pub async fn list_sessions(
+        &self,
+        permit: Permit<ListSessions>,
+        worktree_rbac: bool,
+        filter: &SessionFilter,
+        before: Option<SessionId>,
+        limit: i64,
+    ) -> Result<Vec<Session>, StoreError> {
+        let who = permit.who();
+        let sees_all = who.role() >= Role::Admin || !worktree_rbac;
+        let sql = session_columns!(
+            "WHERE w.deleted_at IS NULL \
+             AND s.seq < COALESCE((SELECT seq FROM sessions WHERE id = $1), 9223372036854775807) \
+             AND ($2 = 1 OR w.tier <> 'none' OR EXISTS \
+                  (SELECT 1 FROM worktree_owners o WHERE o.worktree = w.id AND o.user_id = $3)) \
+             AND ($4 = '' OR s.worktree = $4) AND ($5 = '' OR s.creator = $5) \
+             AND ($6 = 1 OR s.closed_at IS NULL) ORDER BY s.seq DESC LIMIT $7"
+        );
+        let args = [
+            before.map(|id| id.to_string()).into(),
+            sees_all.into(),
+            who.user().to_string().into(),
+            filter.worktree.map(|id| id.to_string()).unwrap_or_default().into(),
+            filter.creator.map(|id| id.to_string()).unwrap_or_default().into(),
+            filter.closed.into(),
+            limit.into(),
+        ];
+        let rows = self.engine.rows(sql, &args).await?;
+        Ok(rows.iter().map(session).collect::<Result<_, _>>()?)
+    }
+
+    /// Opens a session; the caller is its creator.
+    pub async fn create_session(&self, permit: Permit<CreateSession>) -> Result<Session, StoreError> {
+        let creator = permit.user();
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        let seq = tx.next("sessions").await?;
+        let command = serde_json::to_string(&act.command).unwrap_or_default();
+        let args: [Value; 10] = [
+            act.session.to_string().into(),
+            seq.into(),
+            act.worktree.to_string().into(),
+            creator.to_string().into(),
+            act.agent.as_str().into(),
+            act.title.as_str().into(),
+            act.mode.into(),
+            act.model.into(),
+            command.into(),
+            self.clock.now().into(),
+        ];
+        let sql = "INSERT INTO sessions (id, seq, worktree, creator, agent, title, mode, model, command, steps, created_at) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10)";
+        tx.exec(sql, &args).await.map_err(|error| match error {
+            EngineError::Reference => StoreError::Missing("worktree"),
+            other => other.into(),
+        })?;
+        let event = self.session_event(&mut tx, EventKind::SessionCreated, act.worktree, act.session).await?;
+        self.commit(tx, event).await?;
+        self.session_row(act.session).await
+    }
+
+    /// Lets a session go on with its queue.
+    pub async fn resume_session(&self, permit: Permit<ResumeSession>) -> Result<Session, StoreError> {
+        let session = permit.into_act().session;
+        let mut tx = self.engine.write().await?;
+        lock_open(&mut tx, session).await?;
+        tx.exec("UPDATE sessions SET held = NULL WHERE id = $1", &[session.to_string().into()]).await?;
+        self.session_changed(tx, session).await?;
+        self.session_row(session).await
+    }
+
+    /// Finishes a session: nothing waits any more. What is at work is ended by whoever runs it.
+    pub async fn close_session(&self, permit: Permit<CloseSession>) -> Result<Session, StoreError> {
+        let session = permit.into_act().session;
+        let now = self.clock.now();
+        let mut tx = self.engine.write().await?;
+        let sql = "UPDATE sessions SET closed_at = COALESCE(closed_at, $2) WHERE id = $1";
+        if tx.exec(sql, &[session.to_string().into(), now.into()]).await? == 0 {
+            return Err(StoreError::Missing("session"));
+        }
+        let sql = "UPDATE tasks SET state = 'stopped', why = $2, ended_at = $3, prompt = NULL \
+                   WHERE session = $1 AND state = 'queued'";
+        let why = "the session was closed before its turn came";
+        tx.exec(sql, &[session.to_string().into(), why.into(), now.into()]).await?;
+        self.session_changed(tx, session).await?;
+        self.session_row(session).await
+    }
+
+    pub(crate) async fn session_changed(&self, mut tx: Tx, session: SessionId) -> Result<(), StoreError> {
+        let sql = "SELECT worktree FROM sessions WHERE id = $1";
+        let row = tx.row(sql, &[session.to_string().into()]).await?.ok_or(StoreError::Missing("session"))?;
+        let event = self.session_event(&mut tx, EventKind::SessionChanged, parsed(&row, 0)?, session).await?;
+        Ok(self.commit(tx, event).await?)
+    }
+
+    pub(crate) async fn session_row(&self, id: SessionId) -> Result<Session, StoreError> {
+        let sql = session_columns!("WHERE s.id = $1 AND w.deleted_at IS NULL");
+        let row = self.engine.row(sql, &[id.to_string().into()]).await?;
+        row.as_ref().map_or(Err(StoreError::Missing("session")), |row| Ok(session(row)?))
+    }
+}
+
+/// For whoever changes an open session: others wait.
+pub(crate) async fn lock_open(tx: &mut Tx, session: SessionId) -> Result<(), StoreError> {
+    let id: Value = session.to_string().into();
+    if tx.exec("UPDATE sessions SET steps = steps WHERE id = $1", std::slice::from_ref(&id)).await? == 0 {
+        return Err(StoreError::Missing("session"));
+    }
+    let row = tx.row("SELECT closed_at FROM sessions WHERE id = $1", &[id]).await?;
+    match row.map_or(Ok(None), |row| row.opt_int(0))? {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Unusable("the session is closed; open another".into())),
+    }
+}
+
+fn session(row: &Row) -> Result<Session, EngineError> {
+    let worktree = WorktreeFacts {
+        id: parsed(row, 1)?,
+        owners: owners(row, 17)?,
+        tier: parsed(row, 15)?,
+        archived: row.opt_int(16)?.is_some(),
+        deleted: false,
+    };
+    Ok(Session {
+        facts: SessionFacts { id: parsed(row, 0)?, worktree: Arc::new(worktree), creator: parsed(row, 2)? },
+        agent: parsed(row, 3)?,
+        title: parsed(row, 4)?,
+        mode: row.opt_text(5)?.map(str::to_owned),
+        model: row.opt_text(6)?.map(str::to_owned),
+        command: serde_json::from_str(row.text(7)?).map_err(|_| odd(7))?,
+        agent_session: row.opt_text(8)?.map(str::to_owned),
+        held: row.opt_text(9)?.map(str::parse).transpose().map_err(|_| odd(9))?,
+        steps: row.int(10)?,
+        created_at: row.int(11)?,
+        closed_at: row.opt_int(12)?,
+        at_work: row.opt_text(13)?.map(str::parse).transpose().map_err(|_| odd(13))?,
+        queued: row.int(14)?,
+    })
+}
+
+/// The word for a state as the table has it.
+pub(crate) fn state(of: TaskState) -> Value {
+    of.word().into()
+}

@@ -11,6 +11,7 @@ use crate::when;
 mod people;
 mod sandbox;
 mod secrets;
+mod sessions;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
 pub(crate) use sandbox::{
@@ -18,6 +19,7 @@ pub(crate) use sandbox::{
     RunOnly, SetupCommand, ShellArgs,
 };
 pub(crate) use secrets::Secret;
+pub(crate) use sessions::{AgentCommand, ApprovalCommand, SessionCommand};
 
 /// Runs AI agents inside a boundary that can be proved.
 ///
@@ -196,6 +198,15 @@ pub(crate) enum Command {
     /// Worktrees: records and rights
     #[command(subcommand)]
     Worktree(Worktree),
+    /// Sessions: agents at work in worktrees
+    #[command(subcommand)]
+    Session(SessionCommand),
+    /// Agents that sessions can be opened with
+    #[command(subcommand)]
+    Agent(AgentCommand),
+    /// Effects that wait for a person
+    #[command(subcommand)]
+    Approval(ApprovalCommand),
     /// Secrets: kept sealed, lent to what runs, never shown again
     #[command(subcommand)]
     Secret(Secret),
@@ -532,7 +543,7 @@ impl Cli {
         let first = words.next().map(kebab).unwrap_or_default();
         let nested = [
             "receipt", "profile", "account", "user", "key", "pass", "repo", "worktree", "policy", "ledger",
-            "config", "backup", "setup", "secret",
+            "config", "backup", "setup", "secret", "session", "approval", "agent",
         ];
         let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),

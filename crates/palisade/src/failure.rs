@@ -46,6 +46,9 @@ pub(crate) enum Failure {
     /// Both the run and somebody else changed these paths.
     #[error("{0}")]
     Conflict(String, Vec<String>),
+    /// A task that was waited for came to no good end.
+    #[error("the task is {0}; `palisade session show` tells more")]
+    Task(String),
     /// The ledger is not what was written.
     #[error("the ledger was tampered with")]
     Tampered(serde_json::Value, String),
@@ -78,6 +81,7 @@ impl Failure {
             Self::Sandbox(..) => "sandbox".into(),
             Self::Vault(_, from) => from.code(),
             Self::Layer(_) => "layer".into(),
+            Self::Task(_) => "task".into(),
             Self::Conflict(..) => "conflict".into(),
             Self::Unfit(..) => "unfit".into(),
             Self::Tampered(..) => "tampered".into(),
@@ -98,6 +102,7 @@ impl Failure {
             | Self::Program(_)
             | Self::Unfit(..)
             | Self::Layer(_)
+            | Self::Task(_)
             | Self::Conflict(..)
             | Self::Tampered(..) => 1,
         }

@@ -27,6 +27,7 @@ mod resolve;
 mod rules;
 pub(crate) mod run;
 mod secret;
+mod sessions;
 mod setup;
 mod template;
 mod user;
@@ -81,6 +82,9 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Pass(command) => pass::run(&session, command),
         Command::Repo(command) => repo::run(&session, command),
         Command::Worktree(command) => worktree::run(&session, command),
+        Command::Session(command) => sessions::run(&session, command, cli.json),
+        Command::Agent(command) => sessions::agent(&session, &command),
+        Command::Approval(command) => sessions::approval(&session, command),
         Command::Secret(command) => secret::run(&session, command, cli.json),
         Command::Policy(command) => policy::run(&session, command),
         Command::Ledger(command) => ledger::run(&session, command, cli.json),

@@ -25,6 +25,8 @@ pub(crate) async fn booted(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        agents: agents::Catalog::default(),
+        agent_path: String::new(),
     })
     .await?;
     let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;

@@ -3,14 +3,15 @@
 //! The table is checked against docs/openapi.json and against the daemon's own counters by
 //! `gtw_15_the_client_covers_every_operation`; other files here use it to try everything once.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 
 use api::{
-    AddSecretRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError, ConfirmTotpRequest,
-    CreateKeyRequest, CreateRepoRequest, CreateUserRequest, CreateWorktreeRequest, Hidden, LedgerFilter,
-    LendSecretRequest, LoginRequest, MintPassRequest, RemoveTotpRequest, RotateRequest, TryPolicyRequest,
-    UpdateUserRequest, WorktreeFilter,
+    AddSecretRequest, AllowRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError,
+    ConfirmTotpRequest, CreateKeyRequest, CreateRepoRequest, CreateSessionRequest, CreateUserRequest,
+    CreateWorktreeRequest, DenyRequest, Hidden, LedgerFilter, LendSecretRequest, LoginRequest,
+    MintPassRequest, RemoveTotpRequest, RotateRequest, SessionFilter, TryPolicyRequest, UpdateUserRequest,
+    WorktreeFilter,
 };
 use tests::{Host, PASSWORD};
 
@@ -22,6 +23,7 @@ pub struct Stage<'a> {
     pub host: &'a Host,
     pub repo: String,
     made: Cell<u32>,
+    tree: OnceCell<String>,
 }
 
 /// Who calls.
@@ -34,12 +36,12 @@ pub struct Who {
 impl Stage<'_> {
     /// On a daemon that has an owner.
     pub fn new(host: &Host) -> Stage<'_> {
-        Stage { host, repo: host.repo("stage"), made: Cell::new(0) }
+        Stage { host, repo: host.repo("stage"), made: Cell::new(0), tree: OnceCell::new() }
     }
 
     /// On a daemon that nobody owns yet.
     pub fn unclaimed(host: &Host) -> Stage<'_> {
-        Stage { host, repo: String::new(), made: Cell::new(0) }
+        Stage { host, repo: String::new(), made: Cell::new(0), tree: OnceCell::new() }
     }
 
     pub fn fresh(&self) -> String {
@@ -105,6 +107,31 @@ impl Stage<'_> {
         let repo = self.local_repo();
         self.owner().fetch_repo(&repo).unwrap();
         self.owner().create_worktree(&CreateWorktreeRequest { repo, ..self.new_worktree() }).unwrap().id
+    }
+
+    /// A session of this caller's, with the agent that does what its prompt says.
+    pub fn session(&self, who: &Who) -> String {
+        let worktree = self.tree.get_or_init(|| self.tree()).clone();
+        who.client.create_session(&new_session(&worktree)).unwrap().id
+    }
+
+    /// What waits for a person in a session of this caller's.
+    pub fn asked(&self, who: &Who) -> (String, api::Approval) {
+        let session = self.session(who);
+        who.client.prompt_session(&session, "ask note").unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while std::time::Instant::now() < until {
+            if let Some(one) = who.client.approvals(&session, false).unwrap().items.pop() {
+                return (session, one);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("nothing was asked: {:?}", who.client.steps(&session, 0));
+    }
+
+    /// An approval that there could be.
+    pub fn no_approval(&self) -> String {
+        model::ApprovalId::random().to_string()
     }
 
     pub fn worktree(&self) -> String {
@@ -178,6 +205,17 @@ pub fn hash() -> Hidden {
 /// A policy that forbids something to nobody who exists.
 pub const NOBODY: &str =
     r#"forbid (principal == User::"nobody", action == Action::"status.read", resource);"#;
+
+pub fn new_session(worktree: &str) -> CreateSessionRequest {
+    CreateSessionRequest {
+        worktree: worktree.to_owned(),
+        agent: "fake".into(),
+        title: None,
+        mode: None,
+        model: None,
+        command: Vec::new(),
+    }
+}
 
 pub fn new_key() -> CreateKeyRequest {
     CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None }
@@ -324,6 +362,30 @@ calls! { s, who;
     "worktrees_log" => { let id = s.tree(); } worktree_log(&id, None);
     "worktrees_diff" => { let id = s.tree(); } worktree_diff(&id);
     "worktrees_files" => { let id = s.tree(); } worktree_files(&id, "");
+    "sessions_agents" => agents();
+    "sessions_list" => sessions(&SessionFilter::default());
+    "sessions_create" => { let body = new_session(&s.tree()); } create_session(&body);
+    "sessions_read" => { let id = s.session(who); } session(&id);
+    "sessions_tasks" => { let id = s.session(who); } tasks(&id, 0);
+    "sessions_prompt" => { let id = s.session(who); } prompt_session(&id, "say something");
+    "sessions_stop_task" => {
+        let id = s.session(who);
+        let task = who.client.prompt_session(&id, "stall here").unwrap().id;
+    } stop_task(&id, &task);
+    "steps_list" => { let id = s.session(who); } steps(&id, 0);
+    "steps_stream" => { let id = s.session(who); } follow_session(&id, 0);
+    "sessions_stop" => { let id = s.session(who); } stop_session(&id);
+    "sessions_resume" => { let id = s.session(who); } resume_session(&id);
+    "sessions_close" => { let id = s.session(who); } close_session(&id);
+    "sessions_approvals" => { let id = s.session(who); } approvals(&id, false);
+    "sessions_allow" => {
+        let (id, asked) = s.asked(who);
+        let body = AllowRequest { effect: asked.effect, choice: "yes".into() };
+    } allow_approval(&id, &asked.id, &body);
+    "sessions_deny" => {
+        let (id, asked) = s.asked(who);
+        let body = DenyRequest { effect: asked.effect };
+    } deny_approval(&id, &asked.id, &body);
     "policies_list" => policies();
     "policies_add" => { let id = s.fresh(); } add_policy(&id, NOBODY);
     "policies_remove" => { let id = s.policy(); } remove_policy(&id);

@@ -160,6 +160,8 @@ async fn gtw_05_a_ticket_lasts_thirty_seconds() {
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        agents: agents::Catalog::default(),
+        agent_path: String::new(),
     };
     let runtime = runtime::Runtime::boot(boot).await.unwrap();
     let auth = runtime.auth();

@@ -15,6 +15,7 @@ struct Stage {
     host: Host,
     repo: String,
     made: std::cell::Cell<u32>,
+    tree: std::cell::OnceCell<String>,
 }
 
 type Tried = Result<(), api::ClientError>;
@@ -49,6 +50,62 @@ impl Stage {
             expires: None,
             replace: false,
         }
+    }
+
+    /// A worktree with a tree.
+    fn tree(&self) -> String {
+        self.tree.get_or_init(|| self.host.tree(self.host.owner(), &self.fresh(), "session").id).clone()
+    }
+
+    /// A session of this person's.
+    fn session(&self, who: &Person) -> String {
+        who.client.create_session(&crate::calls::new_session(&self.tree())).unwrap().id
+    }
+
+    /// Waits until this is so.
+    fn until<T>(&self, what: impl Fn() -> Option<T>) -> T {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while std::time::Instant::now() < end {
+            if let Some(found) = what() {
+                return found;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("it did not come to be");
+    }
+
+    /// Has the daemon begin a task for this person; a task that it may not begin waits behind a hold.
+    fn started(&self, who: &Person) -> Tried {
+        let (session, head) = (self.session(who), self.host.ledger_head());
+        who.client.prompt_session(&session, "say something").unwrap();
+        let held = self.until(|| {
+            let row = who.client.session(&session).unwrap();
+            (row.at_work.is_none() && (row.queued == 0 || row.held.is_some())).then_some(row.held)
+        });
+        match held.as_deref() {
+            // What became of it is on the record a moment later.
+            None => self.until(|| {
+                (decisions(&self.host, head, &who.id, "session.start").len() == 2).then_some(Ok(()))
+            }),
+            Some("refused") => Err(api::ClientError::Problem(Box::new(api::Problem {
+                kind: String::new(),
+                title: String::new(),
+                status: 403,
+                code: api::Code::Forbidden,
+                detail: String::new(),
+                request_id: String::new(),
+                policies: Vec::new(),
+            }))),
+            Some(other) => panic!("{other}"),
+        }
+    }
+
+    /// What waits for a person in a session of theirs.
+    fn asked(&self, who: &Person) -> (String, api::Approval) {
+        let session = self.session(who);
+        who.client.prompt_session(&session, "ask note").unwrap();
+        let asked = self.until(|| who.client.approvals(&session, false).unwrap().items.pop());
+        (session, asked)
     }
 
     fn worktree(&self) -> String {
@@ -136,6 +193,25 @@ impl Stage {
             "worktree.set_owners" => client.add_owner(&self.worktree(), &self.someone()).map(drop),
             "worktree.archive" => client.archive_worktree(&self.worktree()).map(drop),
             "worktree.delete" => client.delete_worktree(&self.worktree()),
+            "session.list" => client.sessions(&api::SessionFilter::default()).map(drop),
+            "session.read" => client.session(&self.session(who)).map(drop),
+            "session.create" => client.create_session(&crate::calls::new_session(&self.tree())).map(drop),
+            "session.prompt" => client.prompt_session(&self.session(who), "say something").map(drop),
+            "session.start" => self.started(who),
+            "session.resume" => client.resume_session(&self.session(who)).map(drop),
+            "session.stop" => client.stop_session(&self.session(who)).map(drop),
+            "session.close" => client.close_session(&self.session(who)).map(drop),
+            "approval.allow" => {
+                let (session, asked) = self.asked(who);
+                let body = api::AllowRequest { effect: asked.effect, choice: "yes".into() };
+                client.allow_approval(&session, &asked.id, &body).map(drop)
+            }
+            "approval.deny" => {
+                let (session, asked) = self.asked(who);
+                client
+                    .deny_approval(&session, &asked.id, &api::DenyRequest { effect: asked.effect })
+                    .map(drop)
+            }
             "policy.read" => client.policies().map(drop),
             "policy.try" => client
                 .try_policy(&TryPolicyRequest {
@@ -201,7 +277,7 @@ fn decisions(host: &Host, head: u64, who: &str, action: &str) -> Vec<String> {
 fn led_01_each_action_allowed_and_refused_leaves_the_declared_entries() {
     let host = Host::builder().set("limits.requests_per_minute", "0").start();
     let repo = host.repo("demo");
-    let stage = Stage { host, repo, made: std::cell::Cell::new(0) };
+    let stage = Stage { host, repo, made: std::cell::Cell::new(0), tree: std::cell::OnceCell::new() };
     let mut covered = BTreeSet::new();
     let (one, other) = (stage.host.user("ana", "owner"), stage.host.user("vic", "owner"));
     for action in ACTIONS {

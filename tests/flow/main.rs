@@ -41,6 +41,8 @@ mod secrets_passphrase;
 mod secrets_postgres;
 mod secrets_rotation;
 mod secrets_shared;
+mod sessions;
+mod sessions_approvals;
 mod setup;
 mod skeleton;
 mod surfaces;

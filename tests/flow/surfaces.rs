@@ -197,6 +197,46 @@ const COMMANDS: &[(&str, Line)] = &[
     ),
     ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
     ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
+    ("agent list", Calls("sessions_agents", |_, _| words(["agent", "list"]))),
+    ("session list", Calls("sessions_list", |_, _| words(["session", "list"]))),
+    ("session new", Calls("sessions_create", |s, _| words(["session", "new", &s.tree(), "--agent", "fake"]))),
+    ("session show", Calls("sessions_read", |s, who| words(["session", "show", &s.session(who)]))),
+    ("session show", Calls("sessions_tasks", |s, who| words(["session", "show", &s.session(who)]))),
+    (
+        "session prompt",
+        Calls("sessions_prompt", |s, who| words(["session", "prompt", &s.session(who), "say something"])),
+    ),
+    ("session export", Calls("steps_list", |s, who| words(["session", "export", &s.session(who)]))),
+    (
+        "session attach",
+        Calls("steps_stream", |s, who| words(["session", "attach", &s.session(who), "--after", "0"])),
+    ),
+    ("session stop", Calls("sessions_stop", |s, who| words(["session", "stop", &s.session(who)]))),
+    (
+        "session stop",
+        Calls("sessions_stop_task", |s, who| {
+            let session = s.session(who);
+            let task = who.client.prompt_session(&session, "stall here").unwrap().id;
+            words(["session", "stop", &session, "--task", &task])
+        }),
+    ),
+    ("session resume", Calls("sessions_resume", |s, who| words(["session", "resume", &s.session(who)]))),
+    ("session close", Calls("sessions_close", |s, who| words(["session", "close", &s.session(who)]))),
+    ("approval list", Calls("sessions_approvals", |s, who| words(["approval", "list", &s.session(who)]))),
+    (
+        "approval allow",
+        Calls("sessions_allow", |s, who| {
+            let (session, asked) = s.asked(who);
+            words(["approval", "allow", &session, &asked.id])
+        }),
+    ),
+    (
+        "approval deny",
+        Calls("sessions_deny", |s, who| {
+            let (session, asked) = s.asked(who);
+            words(["approval", "deny", &session, &asked.id])
+        }),
+    ),
     (
         "secret add",
         Calls("secrets_add", |s, _| {
@@ -300,7 +340,14 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         _ => (String::new(), String::new()),
     };
     path = path.replace("{worktree}", &shared).replace("{user}", &user);
-    let made: [(&str, &dyn Fn() -> String); 6] = [
+    if path.contains("{session}") {
+        let session = stage.session(who);
+        let task = |_| who.client.prompt_session(&session, "stall here").unwrap().id;
+        let task = path.contains("{task}").then_some(()).map(task).unwrap_or_default();
+        path = path.replace("{session}", &session).replace("{task}", &task);
+    }
+    let made: [(&str, &dyn Fn() -> String); 7] = [
+        ("{approval}", &|| stage.no_approval()),
         ("{repo}", &|| stage.spare_repo()),
         ("{key}", &|| stage.key()),
         ("{pass}", &|| stage.pass()),
@@ -328,6 +375,10 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "passes_mint" => serde_json::to_value(new_pass()).unwrap(),
         "repos_create" => json!({ "name": stage.fresh(), "origin": "https://forge.example/a/b" }),
         "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
+        "sessions_create" => json!({ "worktree": stage.tree(), "agent": "fake" }),
+        "sessions_prompt" => json!({ "prompt": "say something" }),
+        "sessions_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),
+        "sessions_deny" => json!({ "effect": "0".repeat(64) }),
         "worktrees_update" => json!({ "about": "x" }),
         "worktrees_set_tier" => json!({ "tier": "all" }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
@@ -522,7 +573,8 @@ fn acc_01_a_refused_act_is_refused_alike_on_every_surface() {
         assert!(tried.contains_key(*surface), "{surface} was not tried: {tried:?}");
     }
     let judged: BTreeSet<&str> = by_action.keys().map(String::as_str).collect();
-    let known = access::ACTIONS.iter().map(|action| action.name);
+    // A task that waits is begun by the daemon, for whoever asked: `tests/flow/sessions.rs` refuses that.
+    let known = access::ACTIONS.iter().map(|action| action.name).filter(|name| *name != "session.start");
     assert_eq!(
         judged,
         known.collect::<BTreeSet<&str>>(),

@@ -39,6 +39,16 @@ pub struct Host {
     log: Arc<Mutex<String>>,
 }
 
+/// What the daemon is told of `acp-fake`.
+const FAKE_AGENT: &str = r#"title = "An agent that does what its prompt says"
+command = "acp-fake"
+acp = ["acp-fake"]
+[modes]
+default = { requests = "ask" }
+plan = { requests = "refuse" }
+allow-all = { requests = "allow" }
+"#;
+
 impl HostBuilder {
     /// Sets a configuration key.
     #[must_use]
@@ -106,6 +116,9 @@ impl HostBuilder {
             }
         };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).unwrap();
+        // An agent that does what its prompt says.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(place.join("agents")).unwrap();
+        fs::write(place.join("agents/fake.toml"), FAKE_AGENT).unwrap();
         Host {
             folder,
             place,
@@ -211,6 +224,14 @@ impl Host {
         self.owner().client.create_repo(&body).unwrap().id
     }
 
+    /// A worktree with a tree, of a repository of this machine.
+    #[must_use]
+    pub fn tree(&self, who: &Person, name: &str, tier: &str) -> api::Worktree {
+        let repo = self.local_repo(name);
+        self.owner().client.fetch_repo(&repo).unwrap();
+        who.worktree(&repo, name, tier)
+    }
+
     /// Where a repository of this machine lies.
     #[must_use]
     pub fn origin(&self, name: &str) -> PathBuf {
@@ -246,6 +267,8 @@ impl Host {
     fn daemon(&self) -> Command {
         let mut command = self.command(self.through);
         command.arg("up");
+        let programs = program("acp-fake").parent().unwrap().display().to_string();
+        command.arg("--set").arg(format!("agents.path={programs}:/usr/bin:/bin"));
         if !self.settings.iter().any(|(key, _)| key == "server.listen") {
             command.args(["--set", "server.listen=127.0.0.1:0"]);
         }

@@ -30,7 +30,7 @@ fn step(step: &model::Step) -> Step {
 }
 
 /// What happened in a session after a place, the oldest first.
-#[utoipa::path(get, path = "/api/v1/sessions/{session}/steps", tag = "sessions", params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), PlacePaging), responses((status = 200, body = StepPage)))]
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/steps", tag = "steps", params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), PlacePaging), responses((status = 200, body = StepPage)))]
 pub(crate) async fn list(
     State(app): State<App>,
     Caller(who): Caller,
@@ -43,7 +43,7 @@ pub(crate) async fn list(
 }
 
 /// What happens in a session after a cursor, as it happens, as long as the caller may read it.
-#[utoipa::path(get, path = "/api/v1/sessions/{session}/stream", tag = "sessions",
+#[utoipa::path(get, path = "/api/v1/sessions/{session}/stream", tag = "steps",
     params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), After, ("last-event-id" = Option<String>, Header, description = "as browsers send it when they reconnect")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn stream(

@@ -283,11 +283,16 @@ fn ses_08_hostile_output_is_told_at_its_place_and_the_session_goes_on() {
     }
     let told = steps(owner, &session);
     assert!(told.iter().any(|step| step.kind == "error"), "{told:?}");
-    for (prompt, why) in [("die", "ended before its turn"), ("close", "ended before its turn")] {
+    let task = owner.client.prompt_session(&session, "die").unwrap();
+    let over = ended(owner, &session, &task.id);
+    assert_eq!(over.state, "failed", "{over:?}");
+    assert!(over.why.contains("ended before its turn"), "{over:?}");
+    // One that closes its output and lives on, or says nothing more, is ended by whoever has waited long enough.
+    for prompt in ["close", "mute"] {
         let task = owner.client.prompt_session(&session, prompt).unwrap();
-        let over = ended(owner, &session, &task.id);
-        assert_eq!(over.state, "failed", "{prompt}: {over:?}");
-        assert!(over.why.contains(why), "{prompt}: {over:?}");
+        until("it is at work", || (self::task(owner, &session, &task.id).state == "running").then_some(()));
+        owner.client.stop_session(&session).unwrap();
+        assert_eq!(ended(owner, &session, &task.id).state, "stopped", "{prompt}");
     }
     let task = owner.client.prompt_session(&session, "say still here").unwrap();
     assert_eq!(ended(owner, &session, &task.id).state, "done");
@@ -319,6 +324,13 @@ fn ses_14_what_a_program_commits_is_in_the_worktree() {
     let over = ended(owner, &failing, &task.id);
     assert_eq!(over.state, "failed");
     assert!(over.why.contains('7') && over.why.contains("no"), "{over:?}");
+    // Nothing that a program complains of keeps its task from ending.
+    let body = command(&worktree, &["sh", "-c", "cat; printf 'x\\0\\033[2Jy\\n' >&2; exit 3"]);
+    let odd = owner.client.create_session(&body).unwrap().id;
+    let task = owner.client.prompt_session(&odd, "x").unwrap();
+    let over = ended(owner, &odd, &task.id);
+    assert!(over.state == "failed" && !over.why.contains('\0') && !over.why.contains('\u{1b}'), "{over:?}");
+
     let missing = owner.client.create_session(&command(&worktree, &["no-such-program-anywhere"])).unwrap().id;
     let task = owner.client.prompt_session(&missing, "x").unwrap();
     assert_eq!(ended(owner, &missing, &task.id).state, "failed");
@@ -328,6 +340,22 @@ fn ses_14_what_a_program_commits_is_in_the_worktree() {
         let body = CreateSessionRequest { mode: Some(mode.into()), ..new_session(&worktree) };
         assert_eq!(owner.client.create_session(&body).unwrap_err().status(), Some(409), "SES-16: {mode}");
     }
+}
+
+/// WT-15: whoever works in a worktree ends before it goes. SES-06: what is said without end ends the task.
+#[test]
+fn wt_15_a_worktree_that_is_deleted_has_nobody_at_work() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let body = command(&worktree, &["sh", "-c", "cat >/dev/null; echo up; sleep 43210"]);
+    let session = owner.client.create_session(&body).unwrap().id;
+    owner.client.prompt_session(&session, "go").unwrap();
+    until("it is up", || said(&steps(owner, &session)).contains("up").then_some(()));
+    owner.client.delete_worktree(&worktree).unwrap();
+    assert_eq!(processes("43210"), [0; 0], "gone before the worktree is");
+    assert_eq!(owner.client.session(&session).unwrap_err().status(), Some(404));
+    assert!(!host.data().join("worktrees").join(&worktree).exists());
 }
 
 /// What is secret in what was asked or said stays with the agent: it is in no list, step, log or ledger.

@@ -118,7 +118,9 @@ impl HostBuilder {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&place).unwrap();
         // An agent that does what its prompt says.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(place.join("agents")).unwrap();
-        fs::write(place.join("agents/fake.toml"), FAKE_AGENT).unwrap();
+        let fake = place.join("agents/fake.toml");
+        fs::write(&fake, FAKE_AGENT).unwrap();
+        fs::set_permissions(&fake, fs::Permissions::from_mode(0o600)).unwrap();
         Host {
             folder,
             place,

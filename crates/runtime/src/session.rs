@@ -20,7 +20,8 @@ use access::{
     AllowApproval, CloseSession, CreateSession, DenyApproval, ListSessions, Permit, Principal, PromptSession,
     ReadSession, ReadStatus, ResumeSession, StopSession,
 };
-use model::{AgentName, ApprovalId, DisplayName, SessionId, Step, TaskId, WorktreeId};
+use model::{AgentName, ApprovalId, DisplayName, SessionId, Step, StepKind, TaskId, WorktreeId};
+use serde_json::json;
 use store::{Approval, Session, SessionFilter, Stopping, StoreError, Task};
 use vault::{KeyRing, Place, SealedRecord};
 use zeroize::Zeroizing;
@@ -237,8 +238,13 @@ impl Runtime {
         let this = Arc::clone(self);
         let effect = async move |store: Arc<store::Store>, permit| {
             let stopping = store.stop_task(permit).await?;
-            if let Stopping::AtWork(_) = stopping {
-                this.desk.end(session, Wish::Person);
+            match stopping {
+                Stopping::AtWork(task) => this.desk.end(session, Some(task), Wish::Person),
+                Stopping::Cancelled(task) => {
+                    let body = json!({ "state": "stopped", "text": "it was cancelled before its turn came" });
+                    this.journal.write(session, Some(task), StepKind::Result, body).await;
+                }
+                Stopping::Nothing => {}
             }
             Ok(stopping)
         };
@@ -266,7 +272,7 @@ impl Runtime {
         let this = Arc::clone(self);
         let effect = async move |store: Arc<store::Store>, permit| {
             let row = store.close_session(permit).await?;
-            this.desk.end(session, Wish::Closed);
+            this.desk.end(session, None, Wish::Closed);
             Ok(row)
         };
         self.perform(who, CloseSession { session }, effect).await

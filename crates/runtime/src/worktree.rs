@@ -257,9 +257,13 @@ impl Runtime {
         who: &Principal,
         worktree: WorktreeId,
     ) -> Result<(), ActError> {
-        let trees = Arc::clone(&self.trees);
+        let (trees, this) = (Arc::clone(&self.trees), Arc::clone(self));
         let effect = async move |store: Arc<store::Store>, permit| {
             let (permit, row) = store.worktree_to_delete(permit).await?;
+            // Whoever works there ends first.
+            if !this.desk.clear(worktree).await {
+                return Err(StoreError::InUse("worktree"));
+            }
             // What lies on the disk goes first: where it cannot, the worktree stays and says so.
             if let Some(tree) = row.tree {
                 trees.drop_tree(row.repo, worktree, tree).await?;

@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn every_action_is_reached_by_a_route() {
-        for action in access::ACTIONS {
+        // A task that waits is begun by the daemon, for whoever asked.
+        for action in access::ACTIONS.iter().filter(|action| action.name != "session.start") {
             let reached = ROUTES.iter().any(|route| matches!(route.needs, Needs::Action(name) | Needs::Ticket(name) if name == action.name));
             assert!(reached, "{} has no route", action.name);
         }

@@ -143,16 +143,18 @@ impl Store {
         self.approval_row(approval).await
     }
 
-    /// Ends what nobody decided.
-    pub async fn expire_approval(&self, work: &AtWork, id: ApprovalId) -> Result<(), StoreError> {
+    /// Ends what nobody decided; false if somebody had.
+    pub async fn expire_approval(&self, work: &AtWork, id: ApprovalId) -> Result<bool, StoreError> {
         let mut tx = self.engine.write().await?;
         let sql = "UPDATE approvals SET state = 'expired', decided_at = $3 \
                    WHERE id = $1 AND session = $2 AND state = 'open'";
-        tx.exec(sql, &[id.to_string().into(), work.session().to_string().into(), self.clock.now().into()])
-            .await?;
+        let args = [id.to_string().into(), work.session().to_string().into(), self.clock.now().into()];
+        if tx.exec(sql, &args).await? == 0 {
+            return Ok(false);
+        }
         self.session_changed(tx, work.session()).await?;
         self.publish();
-        Ok(())
+        Ok(true)
     }
 
     /// A task stands still until somebody decides, or goes on.
@@ -181,15 +183,6 @@ impl Store {
         let args = [permit.into_act().session.to_string().into(), all.into(), limit.into()];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(approval).collect::<Result<_, _>>()?)
-    }
-
-    /// Nobody waits any more for what was asked before the daemon ended.
-    pub async fn abandon_approvals(&self) -> Result<u64, StoreError> {
-        let mut tx = self.engine.write().await?;
-        let sql = "UPDATE approvals SET state = 'expired', decided_at = $1 WHERE state = 'open'";
-        let count = tx.exec(sql, &[self.clock.now().into()]).await?;
-        tx.commit().await?;
-        Ok(count)
     }
 
     async fn approval_row(&self, id: ApprovalId) -> Result<Approval, StoreError> {

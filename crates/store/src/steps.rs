@@ -12,7 +12,7 @@ use crate::store::{odd, parsed};
 use crate::{Store, StoreError};
 
 impl Store {
-    /// Keeps steps, all or none.
+    /// Keeps steps, all or none. What is kept already stays: whoever cannot tell whether it was kept says it again.
     pub async fn append_steps(&self, steps: &[Step]) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
         let mut last: Vec<(SessionId, i64)> = Vec::new();
@@ -25,8 +25,8 @@ impl Store {
                 step.kind.word().into(),
                 step.body.to_string().into(),
             ];
-            let sql =
-                "INSERT INTO steps (session, seq, at, task, kind, body) VALUES ($1, $2, $3, $4, $5, $6)";
+            let sql = "INSERT INTO steps (session, seq, at, task, kind, body) VALUES ($1, $2, $3, $4, $5, $6) \
+                       ON CONFLICT (session, seq) DO NOTHING";
             tx.exec(sql, &args).await?;
             match last.iter_mut().find(|(session, _)| *session == step.session) {
                 Some((_, seq)) => *seq = (*seq).max(step.seq),

@@ -3,7 +3,7 @@
 //! Flow: [`Store::queue_task`] -> the next in line -> [`Store::start_task`] gives an [`AtWork`] -> [`Store::end_task`] takes it.
 //!
 //! Invariants: what waits keeps its order; of one session one is at work, by an index of the database; only who began a task
-//! can say how it ended, and only once, because [`AtWork`] is not copied.
+//! can say how it ended, because [`AtWork`] is not copied, and what is over stays so.
 
 use access::{Permit, PromptSession, ReadSession, StartTask, StopSession};
 use model::{HoldCause, Millis, SessionId, TaskId, TaskState, UserId};
@@ -185,6 +185,8 @@ impl Store {
     /// Begins a task, if it still waits and nothing of its session is at work.
     pub async fn start_task(&self, permit: Permit<StartTask>) -> Result<(AtWork, Session), StoreError> {
         let act = permit.into_act();
+        // Before anything is begun: what cannot be read afterwards would be at work and nobody's.
+        let session = self.session_row(act.session).await?;
         let mut tx = self.engine.write().await?;
         lock_open(&mut tx, act.session).await?;
         let sql = "SELECT prompt FROM tasks WHERE id = $1 AND session = $2 AND state = 'queued'";
@@ -201,7 +203,6 @@ impl Store {
             other => other.into(),
         })?;
         self.session_changed(tx, act.session).await?;
-        let session = self.session_row(act.session).await?;
         Ok((AtWork { task: act.task, session: act.session, sealed }, session))
     }
 
@@ -213,22 +214,26 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
-    /// Says how a task ended. What was asked is kept only of one that failed: it can be asked again.
-    pub async fn end_task(&self, work: AtWork, end: TaskEnd) -> Result<Task, StoreError> {
-        let TaskEnd { state: to, why, agent_session, holds } = end;
+    /// Says how a task ended; it can be said again until it is kept. One that somebody wanted to end holds the rest of its
+    /// queue, however it ended.
+    pub async fn end_task(&self, work: &AtWork, end: &TaskEnd) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE tasks SET state = $2, why = $3, ended_at = $4, \
-                   prompt = CASE WHEN $2 = 'failed' THEN prompt ELSE NULL END \
-                   WHERE id = $1 AND state IN ('running', 'held')";
-        let args = [work.task.to_string().into(), state(to), why.into(), self.clock.now().into()];
-        if tx.exec(sql, &args).await? == 0 {
-            return Err(StoreError::Unusable("the task had ended before".into()));
-        }
-        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session) WHERE id = $1";
-        let args = [work.session.to_string().into(), holds.map(HoldCause::word).into(), agent_session.into()];
+        let sql = "SELECT stopping_at FROM tasks WHERE id = $1 AND state IN ('running', 'held')";
+        let Some(row) = tx.row(sql, &[work.task.to_string().into()]).await? else { return Ok(()) };
+        let wanted = row.opt_int(0)?.map(|_| HoldCause::Stopped);
+        let sql = "UPDATE tasks SET state = $2, why = $3, ended_at = $4, prompt = NULL WHERE id = $1";
+        let args = [
+            work.task.to_string().into(),
+            state(end.state),
+            end.why.as_str().into(),
+            self.clock.now().into(),
+        ];
         tx.exec(sql, &args).await?;
-        self.session_changed(tx, work.session).await?;
-        self.task_row(work.task).await
+        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session) WHERE id = $1";
+        let holds = end.holds.or(wanted).map(HoldCause::word);
+        let args = [work.session.to_string().into(), holds.into(), end.agent_session.clone().into()];
+        tx.exec(sql, &args).await?;
+        self.session_changed(tx, work.session).await
     }
 
     /// Keeps a session from beginning what nobody answers for any more.
@@ -244,6 +249,11 @@ impl Store {
         let act = permit.into_act();
         let now: Value = self.clock.now().into();
         let mut tx = self.engine.write().await?;
+        // Whoever begins a task waits for this, or this for them.
+        let sql = "UPDATE sessions SET steps = steps WHERE id = $1";
+        if tx.exec(sql, &[act.session.to_string().into()]).await? == 0 {
+            return Err(StoreError::Missing("session"));
+        }
         let found = match act.task {
             Some(task) => {
                 let sql = task_columns!("WHERE id = $1 AND session = $2");
@@ -274,28 +284,33 @@ impl Store {
         Ok(stopping)
     }
 
-    /// Says of everything that was at work when the last daemon ended that it failed. Their runs.
-    pub async fn abandon_tasks(&self) -> Result<Vec<Task>, StoreError> {
+    /// What is at work, by what is kept of it.
+    pub async fn tasks_at_work(&self) -> Result<Vec<Task>, StoreError> {
         let sql = task_columns!("WHERE state IN ('running', 'held') ORDER BY seq");
-        let left: Vec<Task> =
-            self.engine.rows(sql, &[]).await?.iter().map(task).collect::<Result<_, EngineError>>()?;
-        for one in &left {
-            let mut tx = self.engine.write().await?;
-            let (to, why, holds) = match one.stopping_at {
-                Some(_) => {
-                    (TaskState::Stopped, "it was being ended when the daemon ended", HoldCause::Stopped)
-                }
-                None => (TaskState::Failed, "the daemon ended while it was at work", HoldCause::Interrupted),
-            };
-            let sql = "UPDATE tasks SET state = $2, why = $3, ended_at = $4 WHERE id = $1";
-            tx.exec(sql, &[one.id.to_string().into(), state(to), why.into(), self.clock.now().into()])
-                .await?;
-            let sql = "UPDATE sessions SET held = $2 WHERE id = $1";
-            tx.exec(sql, &[one.session.to_string().into(), holds.word().into()]).await?;
-            self.session_changed(tx, one.session).await?;
+        Ok(self.engine.rows(sql, &[]).await?.iter().map(task).collect::<Result<_, EngineError>>()?)
+    }
+
+    /// Says of a task that nobody carries out that it is over; false if it was.
+    pub async fn abandon_task(&self, left: &Task) -> Result<bool, StoreError> {
+        let mut tx = self.engine.write().await?;
+        let (to, why, holds) = match left.stopping_at {
+            Some(_) => (TaskState::Stopped, "it was being ended when the daemon ended", HoldCause::Stopped),
+            None => (TaskState::Failed, "the daemon ended while it was at work", HoldCause::Interrupted),
+        };
+        let sql = "UPDATE tasks SET state = $2, why = $3, ended_at = $4, prompt = NULL \
+                   WHERE id = $1 AND state IN ('running', 'held')";
+        let args = [left.id.to_string().into(), state(to), why.into(), self.clock.now().into()];
+        if tx.exec(sql, &args).await? == 0 {
+            return Ok(false);
         }
+        let sql =
+            "UPDATE approvals SET state = 'expired', decided_at = $2 WHERE task = $1 AND state = 'open'";
+        tx.exec(sql, &[left.id.to_string().into(), self.clock.now().into()]).await?;
+        let sql = "UPDATE sessions SET held = $2 WHERE id = $1";
+        tx.exec(sql, &[left.session.to_string().into(), holds.word().into()]).await?;
+        self.session_changed(tx, left.session).await?;
         self.publish();
-        Ok(left)
+        Ok(true)
     }
 
     async fn task_row(&self, id: TaskId) -> Result<Task, StoreError> {

@@ -37,8 +37,11 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("indexed_up_to", "how far it came: a number"),
     ("forget_entries_before", "the search index follows what the ledger dropped and signed for"),
     ("waiting_tasks", "what is next; each is begun by a permit"),
-    ("abandon_tasks", "start says of what was at work that it failed"),
-    ("abandon_approvals", "start closes what nobody waits for any more"),
+    ("tasks_at_work", "what the daemon compares with what it carries out"),
+    (
+        "abandon_task",
+        "the daemon says of what nobody carries out that it failed, and closes what was asked there",
+    ),
     ("hold_session", "keeps back what nobody may begin"),
     ("last_step", "where the writer of steps goes on: a number"),
     (
@@ -47,7 +50,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ),
     // What was begun by a permit goes on and ends.
     ("name_run", "takes the task that is at work"),
-    ("end_task", "takes the task that is at work, by value"),
+    ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),
     ("expire_approval", "takes the task that is at work"),

@@ -2,7 +2,9 @@
 
 use std::io::{IsTerminal, Read};
 
-use api::{AllowRequest, Approval, Client, CreateSessionRequest, DenyRequest, SessionFilter, Step};
+use api::{
+    AllowRequest, Approval, Client, ClientError, CreateSessionRequest, DenyRequest, SessionFilter, Step,
+};
 use serde_json::{Value, json};
 
 use super::resolve;
@@ -11,6 +13,8 @@ use crate::failure::Failure;
 use crate::output::{self, Shown, moment, table};
 use crate::session::Session;
 
+/// How often a connection is made again that brings nothing.
+const MOST_BROKEN: u32 = 10;
 /// Characters of a prompt that are read from standard input, in bytes.
 const MOST_PROMPT: u64 = 1 << 20;
 
@@ -247,12 +251,19 @@ fn watch(
     let mut screen = Screen { json, line: String::new() };
     let mut broken = 0;
     loop {
-        for step in client.follow_session(session, last)? {
+        let followed = match client.follow_session(session, last) {
+            Ok(followed) => followed,
+            Err(error @ ClientError::Unreachable { .. }) if broken < MOST_BROKEN => {
+                again(&mut broken, &error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for step in followed {
             let step = match step {
                 Ok(step) => step,
-                Err(error) if broken < 5 => {
-                    broken += 1;
-                    output::tell(&format!("{error}; connecting again"));
+                Err(error) if broken < MOST_BROKEN => {
+                    output::tell(&error.to_string());
                     break;
                 }
                 Err(error) => return Err(error.into()),
@@ -262,8 +273,7 @@ fn watch(
             if !screen.shows(&step, session) {
                 return Ok(Shown::done(""));
             }
-            let is_over = step.kind == "result" && step.task.as_deref() == task;
-            if task.is_some() && is_over {
+            if task.is_some() && step.kind == "result" && step.task.as_deref() == task {
                 let state = step.body.get("state").and_then(Value::as_str).unwrap_or_default();
                 return match state {
                     "done" => Ok(Shown::done("")),
@@ -271,7 +281,15 @@ fn watch(
                 };
             }
         }
+        again(&mut broken, &"the connection ended");
     }
+}
+
+/// Waits before a connection is made again.
+fn again(broken: &mut u32, why: &dyn std::fmt::Display) {
+    *broken += 1;
+    output::tell(&format!("{why}; connecting again"));
+    std::thread::sleep(std::time::Duration::from_millis(500));
 }
 
 fn line_out(line: &str) -> bool {

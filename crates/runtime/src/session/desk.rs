@@ -8,15 +8,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::{Denied, Permit, Reason, StartTask};
-use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId};
+use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, WorktreeId};
 use serde_json::json;
 use store::{Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::told;
 use super::turn::{Turn, Wish};
 use crate::{ActError, Runtime};
 
@@ -24,6 +25,11 @@ use crate::{ActError, Runtime};
 const MOST: usize = 256;
 /// How often it is looked whether something waits, though nobody said so.
 const EVERY: Duration = Duration::from_secs(5);
+/// How long is waited between tries to keep how a task ended; after that it is closed like what nobody carries out.
+const AGAIN: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+/// How long what is at work may take to end when the daemon does, or its worktree goes.
+const CLEARING: Duration = Duration::from_secs(40);
 
 /// What is at work.
 #[derive(Debug)]
@@ -36,7 +42,22 @@ pub(crate) struct Desk {
 
 #[derive(Debug)]
 struct Working {
+    task: TaskId,
+    worktree: Option<WorktreeId>,
     wish: watch::Sender<Option<Wish>>,
+}
+
+impl Working {
+    /// The first wish counts.
+    fn wants(&self, wish: Wish) {
+        self.wish.send_if_modified(|now| {
+            let first = now.is_none();
+            if first {
+                *now = Some(wish);
+            }
+            first
+        });
+    }
 }
 
 /// Takes a session from the desk however its task ended.
@@ -70,19 +91,30 @@ impl Desk {
         self.wake.notify_one();
     }
 
-    /// Has what is at work in a session end; false if nothing is.
-    pub(super) fn end(&self, session: SessionId, wish: Wish) -> bool {
-        let working = self.working();
-        working.get(&session).is_some_and(|one| {
-            one.wish.send_if_modified(|now| {
-                let first = now.is_none();
-                if first {
-                    *now = Some(wish);
-                }
-                first
-            });
-            true
-        })
+    /// Has what is at work in a session end, or only this task of it.
+    pub(super) fn end(&self, session: SessionId, task: Option<TaskId>, wish: Wish) {
+        if let Some(one) = self.working().get(&session)
+            && task.is_none_or(|task| task == one.task)
+        {
+            one.wants(wish);
+        }
+    }
+
+    /// Has everything in a worktree end, and waits for that; false if something is still there.
+    pub(crate) async fn clear(&self, worktree: WorktreeId) -> bool {
+        let until = Instant::now() + CLEARING;
+        while Instant::now() < until {
+            let mut any = false;
+            for one in self.working().values().filter(|one| one.worktree == Some(worktree)) {
+                one.wants(Wish::Closed);
+                any = true;
+            }
+            if !any {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
     }
 
     /// A question that waits; the answer comes to whoever asked.
@@ -104,11 +136,11 @@ impl Desk {
 impl Runtime {
     /// Begins what waits, until told to stop; then what is at work is ended.
     pub(crate) async fn attend_sessions(self: &Arc<Self>, mut stop: watch::Receiver<bool>) {
-        if let Err(error) = self.tell_of_the_last_end().await {
-            tracing::error!(%error, "what was at work when the last daemon ended could not be closed");
-        }
         let mut begun = JoinSet::new();
         loop {
+            if let Err(error) = self.close_what_nobody_does().await {
+                tracing::warn!(%error, "what nobody carries out could not be closed; it is tried again");
+            }
             if let Err(error) = self.begin_waiting(&mut begun).await {
                 tracing::warn!(%error, "what waits cannot be read; it is tried again");
             }
@@ -121,17 +153,25 @@ impl Runtime {
         }
         let sessions: Vec<SessionId> = self.desk.working().keys().copied().collect();
         for session in sessions {
-            self.desk.end(session, Wish::Daemon);
+            self.desk.end(session, None, Wish::Daemon);
         }
-        while begun.join_next().await.is_some() {}
+        let all = async { while begun.join_next().await.is_some() {} };
+        if tokio::time::timeout(CLEARING, all).await.is_err() {
+            tracing::error!("tasks are still at work at the daemon's end; they end with it");
+        }
     }
 
-    async fn tell_of_the_last_end(&self) -> Result<(), StoreError> {
-        self.store.abandon_approvals().await?;
-        for task in self.store.abandon_tasks().await? {
-            let body =
-                json!({ "text": "the daemon ended while this was at work; nothing of it runs any more" });
-            self.journal.write(task.session, Some(task.id), StepKind::Error, body).await;
+    /// Says of tasks that are at work by what is kept, and that nobody carries out, how they ended: the daemon before this one
+    /// began them, or their beginning or end could not be kept.
+    async fn close_what_nobody_does(&self) -> Result<(), StoreError> {
+        for task in self.store.tasks_at_work().await? {
+            // Whoever begins one stands at the desk before, and leaves it after its end is kept.
+            if self.desk.working().contains_key(&task.session) || !self.store.abandon_task(&task).await? {
+                continue;
+            }
+            let text = "nobody carries this out any more: the daemon ended, or could not keep how it went";
+            let body = json!({ "state": "failed", "text": text, "run": task.run });
+            self.journal.write(task.session, Some(task.id), StepKind::Result, body).await;
         }
         Ok(())
     }
@@ -141,12 +181,14 @@ impl Runtime {
         for waiting in self.store.waiting_tasks(most).await? {
             let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
             let (wish, wishes) = watch::channel(None);
+            let facts = self.gate.session(waiting.session).await.ok().flatten();
+            let worktree = facts.map(|facts| facts.worktree.id);
             {
                 let mut working = self.desk.working();
                 if working.contains_key(&waiting.session) {
                     continue;
                 }
-                working.insert(waiting.session, Working { wish });
+                working.insert(waiting.session, Working { task: waiting.task, worktree, wish });
             }
             let this = Arc::clone(self);
             begun.spawn(async move { this.attend(waiting, wishes, seat).await });
@@ -175,13 +217,21 @@ impl Runtime {
         let effect = async move |store: Arc<Store>, permit: Permit<StartTask>| {
             let (work, row) = store.start_task(permit).await?;
             let end = Turn::new(&this, &work, &row, &asker, wishes).run().await;
-            let told = format!("{}: {}", end.state, end.why);
-            let end = TaskEnd { why: this.redactor.scrub(&end.why).into_owned(), ..end };
-            this.journal
-                .write(session, Some(task), StepKind::Result, json!({ "state": end.state, "text": end.why }))
-                .await;
-            store.end_task(work, end).await?;
-            Ok(told)
+            let end = TaskEnd { why: told::clean(&this.redactor, &end.why), ..end };
+            let body = json!({ "state": end.state, "text": end.why });
+            this.journal.write(session, Some(task), StepKind::Result, body).await;
+            // Until it is kept nothing else of the session is begun.
+            for wait in AGAIN {
+                match store.end_task(&work, &end).await {
+                    Ok(()) => return Ok(format!("{}: {}", end.state, end.why)),
+                    Err(error) => {
+                        tracing::error!(%error, %task, "how a task ended could not be kept; it is tried again");
+                        tokio::time::sleep(wait).await;
+                    }
+                }
+            }
+            store.end_task(&work, &end).await?;
+            Ok(format!("{}: {}", end.state, end.why))
         };
         let note = |told: &String| Some(("ended", told.clone()));
         match self.perform_noting(&who, StartTask { session, task }, effect, note).await {

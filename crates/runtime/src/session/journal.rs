@@ -8,12 +8,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use model::{Clock, SessionId, Step, StepKind, TaskId};
 use serde_json::Value;
 use store::{Store, StoreError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
 /// Steps that wait for the writer.
 const WAITING: usize = 4_096;
@@ -24,8 +24,13 @@ const TAIL: usize = 256;
 const TAIL_BYTES: usize = 256 << 10;
 /// Sessions that are kept in memory though nobody follows them.
 const RESTING: usize = 512;
-/// How long is waited before what could not be written is tried again.
+/// How long is waited before what could not be written is tried again, and how long at the end.
 const AGAIN: Duration = Duration::from_millis(500);
+const PARTING: Duration = Duration::from_secs(5);
+/// Kibibytes of steps that wait or are being written.
+const ROOM: u32 = 64 << 10;
+/// Sessions whose places the writer remembers.
+const PLACES: usize = 4_096;
 
 /// A step before it has a place.
 #[derive(Debug)]
@@ -34,6 +39,8 @@ struct Draft {
     task: Option<TaskId>,
     kind: StepKind,
     body: Value,
+    /// Its share of the room.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// What is known of a session in memory.
@@ -69,13 +76,15 @@ pub(crate) struct Journal {
     clock: Arc<dyn Clock>,
     to: mpsc::Sender<Draft>,
     from: Mutex<Option<mpsc::Receiver<Draft>>>,
+    room: Arc<Semaphore>,
     live: Mutex<HashMap<SessionId, Live>>,
 }
 
 impl Journal {
     pub(crate) fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let (to, from) = mpsc::channel(WAITING);
-        Self { store, clock, to, from: Mutex::new(Some(from)), live: Mutex::default() }
+        let room = Arc::new(Semaphore::new(ROOM as usize));
+        Self { store, clock, to, from: Mutex::new(Some(from)), room, live: Mutex::default() }
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Live>> {
@@ -84,8 +93,10 @@ impl Journal {
 
     /// Says what happened. Waits while too much waits to be written.
     pub(crate) async fn write(&self, session: SessionId, task: Option<TaskId>, kind: StepKind, body: Value) {
+        let share = u32::try_from(size(&body) >> 10).unwrap_or(ROOM).saturating_add(1).min(ROOM);
+        let _room = Arc::clone(&self.room).acquire_many_owned(share).await.ok();
         // The writer ends with the daemon only.
-        let _ = self.to.send(Draft { session, task, kind, body }).await;
+        let _ = self.to.send(Draft { session, task, kind, body, _room }).await;
     }
 
     /// Writes until told to stop, and then what still waits.
@@ -93,28 +104,40 @@ impl Journal {
         let from = self.from.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut from) = from else { return };
         let mut waiting = Vec::with_capacity(AT_ONCE);
+        // Its own: what others remember of a session may be older.
+        let mut places: HashMap<SessionId, i64> = HashMap::new();
+        let mut ends = false;
         loop {
             tokio::select! {
                 biased;
                 count = from.recv_many(&mut waiting, AT_ONCE) => if count == 0 { return },
-                _ = stop.changed() => {
+                _ = stop.changed(), if !ends => {
                     from.close();
+                    ends = true;
                     continue;
                 }
             }
-            self.commit(std::mem::take(&mut waiting)).await;
+            if places.len() > PLACES {
+                places.clear();
+            }
+            self.commit(std::mem::take(&mut waiting), &mut places, &stop).await;
         }
     }
 
-    /// Numbers and keeps these, however long that takes.
-    async fn commit(&self, drafts: Vec<Draft>) {
+    /// Numbers and keeps these, however long that takes; at the daemon's end not for ever.
+    async fn commit(
+        &self,
+        drafts: Vec<Draft>,
+        places: &mut HashMap<SessionId, i64>,
+        stop: &watch::Receiver<bool>,
+    ) {
         let at = self.clock.now();
-        let mut places: HashMap<SessionId, i64> = HashMap::new();
-        let mut steps = Vec::with_capacity(drafts.len());
-        for Draft { session, task, kind, body } in drafts {
+        let (mut steps, mut shares) = (Vec::with_capacity(drafts.len()), Vec::new());
+        for Draft { session, task, kind, body, _room } in drafts {
+            shares.extend(_room);
             let last = match places.get(&session) {
                 Some(last) => *last,
-                None => match self.last(session).await {
+                None => match self.last(session, stop).await {
                     Some(last) => last,
                     // A session that is not there has nobody who could read it.
                     None => continue,
@@ -124,8 +147,13 @@ impl Journal {
             places.insert(session, seq);
             steps.push(Step { session, seq, at, task, kind, body });
         }
+        let mut late = None;
         while let Err(error) = self.store.append_steps(&steps).await {
             tracing::error!(%error, "what happened in sessions could not be written; it is tried again");
+            if *stop.borrow() && *late.get_or_insert_with(|| Instant::now() + PARTING) < Instant::now() {
+                tracing::error!(count = steps.len(), "the daemon ends without them");
+                return;
+            }
             tokio::time::sleep(AGAIN).await;
         }
         let mut live = self.live();
@@ -139,16 +167,16 @@ impl Journal {
         }
     }
 
-    async fn last(&self, session: SessionId) -> Option<i64> {
-        if let Some(live) = self.live().get(&session) {
-            return Some(live.last);
-        }
+    async fn last(&self, session: SessionId, stop: &watch::Receiver<bool>) -> Option<i64> {
         loop {
             match self.store.last_step(session).await {
                 Ok(last) => return Some(last),
                 Err(StoreError::Missing(_)) => return None,
                 Err(error) => {
                     tracing::error!(%error, "where a session stands cannot be read; it is tried again");
+                    if *stop.borrow() {
+                        return None;
+                    }
                     tokio::time::sleep(AGAIN).await;
                 }
             }
@@ -180,7 +208,7 @@ impl Journal {
 }
 
 /// About how much room it takes.
-fn size(body: &Value) -> usize {
+pub(super) fn size(body: &Value) -> usize {
     match body {
         Value::Null | Value::Bool(_) | Value::Number(_) => 16,
         Value::String(text) => 32 + text.len(),

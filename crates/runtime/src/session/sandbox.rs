@@ -21,8 +21,9 @@ use crate::trees::Launcher;
 const GRACE: Duration = Duration::from_secs(5);
 /// How long everything may take to be gone after that.
 const GONE: Duration = Duration::from_secs(10);
-/// How long a change may take to be carried over.
+/// How long a change may take to be carried over, and a word to a run.
 const CARRYING: Duration = Duration::from_mins(10);
+const TELLING: Duration = Duration::from_secs(10);
 /// Bytes of what an agent complains of that are kept, the last of them.
 const COMPLAINTS: usize = 16 << 10;
 /// Bytes of a report.
@@ -31,6 +32,8 @@ const REPORT: u64 = 4 << 20;
 /// What is to run.
 #[derive(Debug)]
 pub(super) struct Wanted {
+    /// What its report is called.
+    pub(super) name: String,
     /// The worktree's tree.
     pub(super) tree: PathBuf,
     /// Where this session's runs keep what they keep, outside the sandbox.
@@ -83,7 +86,7 @@ impl Agent {
         launcher: &Launcher,
         wanted: &Wanted,
     ) -> Result<(Self, ChildStdin, ChildStdout), NoSandbox> {
-        let report = wanted.state.join("report.json");
+        let report = wanted.state.join(format!("{}.json", wanted.name));
         let mut command = launcher.for_agent(&wanted.state).map_err(|error| NoSandbox(error.to_string()))?;
         command.arg("run").arg("--overlay").arg("--report").arg(&report);
         command.arg("--parent").arg(std::process::id().to_string());
@@ -160,7 +163,7 @@ pub(super) enum Layer {
 
 /// Carries what a run changed into the worktree.
 pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> Layer {
-    match told(launcher, wanted, &["--json", "apply", run]).await {
+    match told(launcher, wanted, &["--json", "apply", run], CARRYING).await {
         Ok(result) => Layer::Carried(result.get("applied").and_then(Value::as_array).map_or(0, Vec::len)),
         Err(why) => Layer::Kept(why),
     }
@@ -168,13 +171,18 @@ pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> La
 
 /// Has the launcher do something to a run: `stop`, `freeze`, `thaw`.
 pub(super) async fn tell(launcher: &Launcher, wanted: &Wanted, verb: &str, run: &str) -> Result<(), String> {
-    told(launcher, wanted, &["--json", verb, run]).await.map(drop)
+    told(launcher, wanted, &["--json", verb, run], TELLING).await.map(drop)
 }
 
-async fn told(launcher: &Launcher, wanted: &Wanted, words: &[&str]) -> Result<Value, String> {
+async fn told(
+    launcher: &Launcher,
+    wanted: &Wanted,
+    words: &[&str],
+    patience: Duration,
+) -> Result<Value, String> {
     let mut command: Command = launcher.command(&wanted.state).map_err(|error| error.to_string())?;
     command.args(words).current_dir(&wanted.tree).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(CARRYING, command.output()).await;
+    let output = tokio::time::timeout(patience, command.output()).await;
     let output = output.map_err(|_| "it took too long".to_owned())?.map_err(|error| error.to_string())?;
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match (output.status.success(), told.get("result")) {

@@ -9,7 +9,7 @@ mod converse;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::agents::{Bound, Requests};
 use access::{Act, Principal, Resource, StartTask};
@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 
 use super::agents::{How, Kind};
 use super::sandbox::{self, Agent, Ended, Layer, Wanted};
-use super::told::{LATEST, Told};
+use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
 use crate::Runtime;
 
@@ -32,6 +32,8 @@ use crate::Runtime;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long an agent has to end when its turn is over.
 const PARTING: Duration = Duration::from_secs(5);
+/// Bytes of what one task may say.
+const MOST_SAID: usize = 64 << 20;
 /// What is lent lasts no longer than a task may.
 const LONGEST: i64 = 24 * 60 * 60 * 1_000;
 
@@ -72,6 +74,11 @@ pub(super) struct Turn<'a> {
     requests: Requests,
     /// How the agent is told that it has a credential.
     sign_in: Option<String>,
+    /// What was said so far, and when the rest of it is due.
+    bytes: usize,
+    flush: Option<Instant>,
+    /// Whether its run is kept.
+    is_named: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -82,9 +89,12 @@ impl<'a> Turn<'a> {
         who: &'a Principal,
         wishes: watch::Receiver<Option<Wish>>,
     ) -> Self {
+        // Rights may have changed since they were judged: they are looked at once more.
+        let mut epoch = runtime.gate.epoch().watch();
+        epoch.mark_changed();
         Self {
             told: Told::new(runtime.redactor.clone()),
-            epoch: runtime.gate.epoch().watch(),
+            epoch,
             runtime,
             work,
             session,
@@ -95,6 +105,9 @@ impl<'a> Turn<'a> {
             mode: None,
             requests: Requests::Refuse,
             sign_in: None,
+            bytes: 0,
+            flush: None,
+            is_named: false,
         }
     }
 
@@ -126,8 +139,39 @@ impl<'a> Turn<'a> {
         self.work.task().to_string()
     }
 
+    /// Writes down what happened. Nobody is kept from ending this by a disk that takes nothing.
     async fn say(&self, kind: StepKind, body: Value) {
-        self.runtime.journal.write(self.work.session(), Some(self.work.task()), kind, body).await;
+        let mut wishes = self.wishes.clone();
+        tokio::select! {
+            biased;
+            () = self.runtime.journal.write(self.work.session(), Some(self.work.task()), kind, body) => {}
+            _ = wishes.wait_for(Option::is_some) => {}
+        }
+    }
+
+    /// Writes these down, and sees to it that what waits is told in time.
+    async fn tell(&mut self, drafts: Vec<Draft>) {
+        for (kind, body) in drafts {
+            self.bytes = self.bytes.saturating_add(super::journal::size(&body));
+            self.say(kind, body).await;
+        }
+        self.flush = match (self.told.waits(), self.flush) {
+            (false, _) => None,
+            (true, due) => Some(due.unwrap_or_else(|| Instant::now() + LATEST)),
+        };
+    }
+
+    /// Keeps the run of its sandbox as soon as there is one.
+    async fn name(&mut self, agent: &Agent) {
+        if self.is_named {
+            return;
+        }
+        if let Some(run) = agent.run().await {
+            match self.runtime.store.name_run(self.work, &run).await {
+                Ok(()) => self.is_named = true,
+                Err(error) => tracing::warn!(%error, "the run of a task could not be kept"),
+            }
+        }
     }
 
     async fn note(&self, text: &str) {
@@ -160,7 +204,7 @@ impl<'a> Turn<'a> {
         let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());
         (self.mode, self.requests, self.sign_in) = (mode, requests, sign_in);
         let command = how.command().to_vec();
-        Ok((Wanted { tree, state, options, command, secrets }, how, prompt))
+        Ok((Wanted { name: self.consumer(), tree, state, options, command, secrets }, how, prompt))
     }
 
     /// Where the runs of this session keep what they keep.
@@ -204,9 +248,8 @@ impl<'a> Turn<'a> {
             How::Plain(_) => self.listen(agent, to, from, prompt).await,
             How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
         };
-        for (kind, body) in self.told.rest() {
-            self.say(kind, body).await;
-        }
+        let rest = self.told.rest();
+        self.tell(rest).await;
         self.take_over(wanted, &ended).await;
         outcome
     }
@@ -214,7 +257,9 @@ impl<'a> Turn<'a> {
     /// Carries what the run changed into the worktree, also of one that failed: the conversation goes on from there.
     async fn take_over(&self, wanted: &Wanted, ended: &Ended) {
         let Some(run) = ended.run() else { return };
-        if let Err(error) = self.runtime.store.name_run(self.work, run).await {
+        if !self.is_named
+            && let Err(error) = self.runtime.store.name_run(self.work, run).await
+        {
             tracing::warn!(%error, "the run of a task could not be kept");
         }
         if !ended.left_changes() {
@@ -262,9 +307,8 @@ impl<'a> Turn<'a> {
                     Ok(count @ 1..) => {
                         odd.extend(piece.iter().take(count));
                         let text = whole_text(&mut odd);
-                        for (kind, body) in self.told.printed(&text) {
-                            self.say(kind, body).await;
-                        }
+                        let drafts = self.told.printed(&text);
+                        self.tell(drafts).await;
                     }
                     Ok(0) | Err(_) => break None,
                 },
@@ -272,12 +316,16 @@ impl<'a> Turn<'a> {
                     let wish = self.wishes.borrow_and_update().clone();
                     if let Some(wish) = wish { break Some(Outcome::Stopped(wish)) }
                 }
-                () = tokio::time::sleep(LATEST), if self.told.waits() => {
-                    for (kind, body) in self.told.rest() {
-                        self.say(kind, body).await;
+                () = due(self.flush) => {
+                    let rest = self.told.rest();
+                    self.tell(rest).await;
+                }
+                _ = every.tick() => {
+                    self.name(&agent).await;
+                    if let Some(lost) = self.lost().await {
+                        break Some(lost);
                     }
                 }
-                _ = every.tick() => if let Some(lost) = self.lost().await { break Some(lost) },
             }
         };
         writing.abort();
@@ -306,6 +354,12 @@ impl<'a> Turn<'a> {
 
     /// Whether whoever asked may not have this any more, or what was lent is over.
     async fn lost(&mut self) -> Option<Outcome> {
+        if self.bytes > MOST_SAID {
+            return Some(Outcome::Failed(format!("it said more than {} MiB", MOST_SAID >> 20)));
+        }
+        if self.runtime.clock.now() >= self.who.expires() {
+            return Some(Outcome::Lost("the key that it was asked with has ended"));
+        }
         let consumer = self.consumer();
         if self.leases.iter().any(|lease| self.runtime.with_lease(*lease, &consumer, |_| ()).is_err()) {
             return Some(Outcome::Lost("a secret that it used was taken back"));
@@ -324,6 +378,14 @@ impl<'a> Turn<'a> {
                 None
             }
         }
+    }
+}
+
+/// Waits until then; for ever if there is nothing to wait for.
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -154,7 +154,8 @@ pub(crate) async fn create(
         if let Some(word) = word
             && (word.is_empty()
                 || word.len() > 80
-                || !word.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b)))
+                || !word.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b))
+                || crate::logs::holds_secret(word))
         {
             return Err(refused(
                 &app,

@@ -19,6 +19,9 @@ use crate::session::told;
 /// How long a question waits while somebody looks on.
 const ATTENDED: Duration = Duration::from_mins(1);
 
+/// Questions of one turn that people are asked; more are denied.
+const MOST_ASKED: usize = 500;
+
 struct Open {
     id: ApprovalId,
     question: Question,
@@ -32,19 +35,25 @@ pub(super) struct Questions {
     open: Vec<Open>,
     answers: JoinSet<(ApprovalId, Option<String>)>,
     frozen: Option<String>,
+    /// How often it asked.
+    asked: usize,
 }
 
 impl Questions {
     /// Keeps and shows one.
     pub(super) async fn open(&mut self, turn: &mut Turn<'_>, question: Question) {
-        for (kind, body) in turn.told.rest() {
-            turn.say(kind, body).await;
-        }
+        let rest = turn.told.rest();
+        turn.tell(rest).await;
         // What the mode decides nobody is asked about; the sandbox holds all the same.
         match turn.requests {
             Requests::Ask => {}
             Requests::Allow => return allow(question),
             Requests::Refuse => return deny(question),
+        }
+        self.drop_withdrawn(turn).await;
+        self.asked += 1;
+        if self.asked > MOST_ASKED {
+            return deny(question);
         }
         let id = ApprovalId::random();
         let (effect, body) = (told::digest(&question), turn.told.question(&question));
@@ -93,10 +102,33 @@ impl Questions {
         }
     }
 
+    /// Whether somebody is asked something.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// Closes what the agent does not ask any more.
+    async fn drop_withdrawn(&mut self, turn: &Turn<'_>) {
+        let withdrawn: Vec<ApprovalId> =
+            self.open.iter().filter(|one| !one.question.is_open()).map(|one| one.id).collect();
+        for id in withdrawn {
+            match turn.runtime.store.expire_approval(turn.work, id).await {
+                Ok(_) => {
+                    turn.runtime.desk.answer(id, None);
+                    self.open.retain(|one| one.id != id);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a question that was withdrawn could not be closed; it is tried again");
+                }
+            }
+        }
+    }
+
     /// Looks at what waits, once a second.
     pub(super) async fn look_after(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent) {
+        self.drop_withdrawn(turn).await;
         if self.open.is_empty() {
-            return;
+            return self.thaw(turn, wanted, agent).await;
         }
         let is_attended = turn.runtime.journal.is_followed(turn.work.session());
         let now = Instant::now();
@@ -110,11 +142,14 @@ impl Questions {
             }
         }
         for id in late {
-            if let Err(error) = turn.runtime.store.expire_approval(turn.work, id).await {
-                tracing::warn!(%error, "a question that nobody answered could not be closed; it is tried again");
-                continue;
+            match turn.runtime.store.expire_approval(turn.work, id).await {
+                Ok(true) => turn.runtime.desk.answer(id, None),
+                // Somebody decided in the same moment, and that counts.
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a question that nobody answered could not be closed; it is tried again");
+                }
             }
-            turn.runtime.desk.answer(id, None);
         }
         if !is_attended && self.frozen.is_none() {
             self.freeze(turn, wanted, agent).await;

@@ -1,18 +1,19 @@
 //! A turn with an agent that speaks ACP.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use acp::{AcpError, AgentSession, Limits, Stop, Stopped, Update};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::asked::Questions;
-use super::{LOOK, Outcome, PARTING, Turn, with_complaint};
+use super::{LOOK, Outcome, PARTING, Turn, due, with_complaint};
 use crate::session::sandbox::{Agent, Ended, Wanted};
-use crate::session::told::LATEST;
 
 /// How long an agent has to end its turn when it is told to.
 const CANCELLING: Duration = Duration::from_secs(5);
+/// How long an agent may say nothing while nobody is asked anything.
+const SILENCE: Duration = Duration::from_hours(1);
 /// How we are called.
 const CLIENT: &str = "palisade";
 
@@ -102,22 +103,24 @@ impl Turn<'_> {
         let mut every = tokio::time::interval(LOOK);
         let (mut stopping, mut over): (Option<Outcome>, Option<Talk>) = (None, None);
         let mut heard_all = false;
+        let mut last_heard = Instant::now();
         let patience = tokio::time::sleep(Duration::MAX);
         tokio::pin!(patience);
         loop {
             tokio::select! {
-                update = heard.next() => match update {
+                update = heard.next() => { last_heard = Instant::now(); match update {
                     Some(Update::Asked(question)) => questions.open(self, question).await,
                     // What stands before it is heard; the answer itself may come a moment later, or came before.
                     Some(Update::TurnOver) => {
                         heard_all = true;
                         if over.is_some() { break }
                     }
-                    Some(update) => for (kind, body) in self.told.update(&update) {
-                        self.say(kind, body).await;
-                    },
+                    Some(update) => {
+                        let drafts = self.told.update(&update);
+                        self.tell(drafts).await;
+                    }
                     None => break,
-                },
+                } },
                 came = &mut talk, if over.is_none() => {
                     let is_over = came.ended.is_err() || heard_all;
                     over = Some(came);
@@ -135,10 +138,19 @@ impl Turn<'_> {
                         patience.as_mut().reset(tokio::time::Instant::now() + grace);
                     }
                 }
-                () = tokio::time::sleep(LATEST), if self.told.waits() => for (kind, body) in self.told.rest() {
-                    self.say(kind, body).await;
-                },
+                () = due(self.flush) => {
+                    let rest = self.told.rest();
+                    self.tell(rest).await;
+                }
                 _ = every.tick() => {
+                    self.name(&agent).await;
+                    if questions.is_waiting() {
+                        last_heard = Instant::now();
+                    }
+                    if stopping.is_none() && last_heard.elapsed() >= SILENCE {
+                        stopping = Some(Outcome::Failed("nothing was heard of the agent for an hour".into()));
+                        break;
+                    }
                     if stopping.is_none() && let Some(lost) = self.lost().await {
                         stopping = Some(lost);
                         break;

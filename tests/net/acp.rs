@@ -359,6 +359,13 @@ impl Stage {
 impl Stage {
     /// SES-16: without a person nothing is asked, and with one who only wants a plan nothing is changed.
     #[track_caller]
+    /// Takes the agent's commit back. What it commits next has another parent: with the same one, in the same second, it would be the
+    /// same commit, which is there already.
+    fn goes_back(&self) {
+        self.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        self.git(&["commit", "-q", "--allow-empty", "-m", "meanwhile"]);
+    }
+
     fn keeps_its_modes(&self, options: &[&str]) {
         let report = || -> Value {
             let text = std::fs::read_to_string(self.world.home().join("report.json")).unwrap();
@@ -423,7 +430,7 @@ fn ses_14_codex_over_acp() {
         let stage = Stage::new(world, server, "codex", key, &[("codex-acp", &program)]);
         stage.plays_the_script("authorization", &[], false);
         if who != Who::Root {
-            stage.git(&["reset", "-q", "--hard", "HEAD~1"]);
+            stage.goes_back();
             stage.keeps_its_modes(&[]);
         }
     }
@@ -464,7 +471,7 @@ fn ses_14_opencode_over_acp() {
         let model = r#"OPENCODE_CONFIG_CONTENT={"model":"anthropic/claude-sonnet-4-5"}"#;
         stage.plays_the_script("x-api-key", &["--env", model], true);
         if who != Who::Root {
-            stage.git(&["reset", "-q", "--hard", "HEAD~1"]);
+            stage.goes_back();
             stage.keeps_its_modes(&["--env", model]);
         }
     }
@@ -484,7 +491,7 @@ fn ses_14_the_built_in_agent_over_acp() {
         let stage = Stage::new(world, server, "palisade", key, &[]);
         stage.plays_the_script("x-api-key", &[], true);
         if who != Who::Root {
-            stage.git(&["reset", "-q", "--hard", "HEAD~1"]);
+            stage.goes_back();
             stage.keeps_its_modes(&[]);
         }
     }

@@ -109,24 +109,44 @@ impl Stage<'_> {
         self.owner().create_worktree(&CreateWorktreeRequest { repo, ..self.new_worktree() }).unwrap().id
     }
 
-    /// A session of this caller's, with the agent that does what its prompt says.
+    /// A session of this caller's, with the agent that does what its prompt says; of the owner's, if the caller may have none.
     pub fn session(&self, who: &Who) -> String {
-        let worktree = self.tree.get_or_init(|| self.tree()).clone();
-        who.client.create_session(&new_session(&worktree)).unwrap().id
+        self.session_by(who).1
     }
 
-    /// What waits for a person in a session of this caller's.
+    /// The same, and whoever opened it.
+    pub fn session_by(&self, who: &Who) -> (Client, String) {
+        let worktree = self.tree.get_or_init(|| {
+            let tree = self.tree();
+            self.owner().set_tier(&tree, "session").unwrap();
+            tree
+        });
+        let new = new_session(worktree);
+        match who.client.create_session(&new) {
+            Ok(made) => (who.client.clone(), made.id),
+            Err(_) => (self.owner().clone(), self.owner().create_session(&new).unwrap().id),
+        }
+    }
+
+    /// A session with a task that does not end by itself.
+    pub fn at_work(&self, who: &Who) -> (String, String) {
+        let (by, session) = self.session_by(who);
+        let task = by.prompt_session(&session, "stall here").unwrap().id;
+        (session, task)
+    }
+
+    /// What waits for a person in a session.
     pub fn asked(&self, who: &Who) -> (String, api::Approval) {
-        let session = self.session(who);
-        who.client.prompt_session(&session, "ask note").unwrap();
+        let (by, session) = self.session_by(who);
+        by.prompt_session(&session, "ask note").unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
         while std::time::Instant::now() < until {
-            if let Some(one) = who.client.approvals(&session, false).unwrap().items.pop() {
+            if let Some(one) = by.approvals(&session, false).unwrap().items.pop() {
                 return (session, one);
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        panic!("nothing was asked: {:?}", who.client.steps(&session, 0));
+        panic!("nothing was asked: {:?}", by.steps(&session, 0));
     }
 
     /// An approval that there could be.
@@ -368,10 +388,7 @@ calls! { s, who;
     "sessions_read" => { let id = s.session(who); } session(&id);
     "sessions_tasks" => { let id = s.session(who); } tasks(&id, 0);
     "sessions_prompt" => { let id = s.session(who); } prompt_session(&id, "say something");
-    "sessions_stop_task" => {
-        let id = s.session(who);
-        let task = who.client.prompt_session(&id, "stall here").unwrap().id;
-    } stop_task(&id, &task);
+    "sessions_stop_task" => { let (id, task) = s.at_work(who); } stop_task(&id, &task);
     "steps_list" => { let id = s.session(who); } steps(&id, 0);
     "steps_stream" => { let id = s.session(who); } follow_session(&id, 0);
     "sessions_stop" => { let id = s.session(who); } stop_session(&id);

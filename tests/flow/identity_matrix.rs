@@ -55,6 +55,21 @@ POST   /api/v1/worktrees/{worktree}/archive       | runs:manage | 403/403 | 200/
 GET    /api/v1/worktrees/{worktree}/log           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/worktrees/{worktree}/diff          | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/agents                             | runs:read   | 200     | 200     | 200     | 200
+GET    /api/v1/sessions                           | runs:read   | 200     | 200     | 200     | 200
+POST   /api/v1/sessions                           | runs:write  | 403     | 201     | 201     | 201
+GET    /api/v1/sessions/{session}                 | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/sessions/{session}/tasks           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+POST   /api/v1/sessions/{session}/tasks           | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
+DELETE /api/v1/sessions/{session}/tasks/{task}    | runs:write  | 403/403 | 422/403 | 422/422 | 422/422
+GET    /api/v1/sessions/{session}/steps           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/sessions/{session}/stream          | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+POST   /api/v1/sessions/{session}/stop            | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
+POST   /api/v1/sessions/{session}/resume          | runs:write  | 403/403 | 200/403 | 200/403 | 200/403
+POST   /api/v1/sessions/{session}/close           | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
+GET    /api/v1/sessions/{session}/approvals       | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+POST   /api/v1/sessions/{session}/approvals/{approval}/allow | runs:write | 403/403 | 422/403 | 422/422 | 422/422
+POST   /api/v1/sessions/{session}/approvals/{approval}/deny | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 GET    /api/v1/policies                           | admin       | 403     | 403     | 200     | 200
 POST   /api/v1/policies                           | admin       | 403     | 403     | 204     | 204
 DELETE /api/v1/policies/{policy}                  | admin       | 403     | 403     | 204     | 204
@@ -204,6 +219,20 @@ impl Scene<'_> {
             let named = if row.method == "DELETE" { &self.bo.id } else { &self.caller.id };
             path = path.replace("{worktree}", &made.id).replace("{user}", named);
         }
+        if path.contains("{session}") {
+            let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
+            let new = crate::calls::new_session(&worktree);
+            // A viewer has none.
+            let made = own.then(|| self.caller.client.create_session(&new).ok()).flatten();
+            let made = made.unwrap_or_else(|| self.bo.client.create_session(&new).unwrap()).id;
+            if row.method == "POST" && row.path.ends_with("/tasks") {
+                // What is asked of an open one is begun, and leaves entries of its own.
+                owner.close_session(&made).unwrap();
+            }
+            let hex = "0123456789abcdef0123456789abcdef";
+            path = path.replace("{session}", &made);
+            path = path.replace("{task}", &format!("tsk_{hex}")).replace("{approval}", &format!("apr_{hex}"));
+        }
         if path.contains("{key}") {
             path = path.replace("{key}", &of.client.create_key(&key_request("runs:read")).unwrap().key.id);
         }
@@ -242,6 +271,17 @@ impl Scene<'_> {
                 json!({"name": fresh("repo"), "origin": "https://forge.example/a/b"})
             }
             ("POST", "/api/v1/worktrees") => json!({"repo": self.repo, "name": fresh("wt")}),
+            ("POST", "/api/v1/sessions") => {
+                let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
+                serde_json::to_value(crate::calls::new_session(&worktree)).unwrap()
+            }
+            ("POST", "/api/v1/sessions/{session}/tasks") => json!({"prompt": "say x"}),
+            ("POST", "/api/v1/sessions/{session}/approvals/{approval}/allow") => {
+                json!({"effect": "0".repeat(64), "choice": "yes"})
+            }
+            ("POST", "/api/v1/sessions/{session}/approvals/{approval}/deny") => {
+                json!({"effect": "0".repeat(64)})
+            }
             ("PATCH", "/api/v1/worktrees/{worktree}") => json!({"about": "x"}),
             ("PUT", "/api/v1/worktrees/{worktree}/tier") => json!({"tier": "view"}),
             ("POST", "/api/v1/secrets") => {
@@ -382,6 +422,9 @@ fn invented(path: &str) -> String {
         .replace("{pass}", &format!("pas_{hex}"))
         .replace("{repo}", &format!("rep_{hex}"))
         .replace("{worktree}", &format!("wt_{hex}"))
+        .replace("{session}", &format!("ses_{hex}"))
+        .replace("{task}", &format!("tsk_{hex}"))
+        .replace("{approval}", &format!("apr_{hex}"))
         .replace("{policy}", "no-such")
         .replace("{owner}", &format!("usr_{hex}"))
         .replace("{name}", "NO_SUCH")

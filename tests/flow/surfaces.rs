@@ -209,14 +209,18 @@ const COMMANDS: &[(&str, Line)] = &[
     ("session export", Calls("steps_list", |s, who| words(["session", "export", &s.session(who)]))),
     (
         "session attach",
-        Calls("steps_stream", |s, who| words(["session", "attach", &s.session(who), "--after", "0"])),
+        Calls("steps_stream", |s, who| {
+            // One that is closed has an end.
+            let (by, session) = s.session_by(who);
+            by.close_session(&session).unwrap();
+            words(["session", "attach", &session, "--after", "0"])
+        }),
     ),
     ("session stop", Calls("sessions_stop", |s, who| words(["session", "stop", &s.session(who)]))),
     (
         "session stop",
         Calls("sessions_stop_task", |s, who| {
-            let session = s.session(who);
-            let task = who.client.prompt_session(&session, "stall here").unwrap().id;
+            let (session, task) = s.at_work(who);
             words(["session", "stop", &session, "--task", &task])
         }),
     ),
@@ -340,11 +344,12 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         _ => (String::new(), String::new()),
     };
     path = path.replace("{worktree}", &shared).replace("{user}", &user);
-    if path.contains("{session}") {
-        let session = stage.session(who);
-        let task = |_| who.client.prompt_session(&session, "stall here").unwrap().id;
-        let task = path.contains("{task}").then_some(()).map(task).unwrap_or_default();
+    if path.contains("{task}") {
+        let (session, task) = stage.at_work(who);
         path = path.replace("{session}", &session).replace("{task}", &task);
+    }
+    if path.contains("{session}") {
+        path = path.replace("{session}", &stage.session(who));
     }
     let made: [(&str, &dyn Fn() -> String); 7] = [
         ("{approval}", &|| stage.no_approval()),

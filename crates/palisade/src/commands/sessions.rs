@@ -244,11 +244,22 @@ fn watch(
     task: Option<&str>,
     json: bool,
 ) -> Result<Shown, Failure> {
-    let mut last = match after {
-        Some(after) => after,
-        None => client.session(session)?.steps,
-    };
+    let row = client.session(session)?;
+    let mut last = after.unwrap_or(row.steps);
     let mut screen = Screen { json, line: String::new() };
+    // Nothing happens any more in one that is closed and has nothing at work.
+    while row.closed_at.is_some() && row.at_work.is_none() {
+        let page = client.steps(session, last)?;
+        for step in &page.items {
+            last = step.seq;
+            if !screen.shows(step, session) {
+                return Ok(Shown::done(""));
+            }
+        }
+        if page.next.is_none() {
+            return Ok(Shown::done(""));
+        }
+    }
     let mut broken = 0;
     loop {
         let followed = match client.follow_session(session, last) {

@@ -242,7 +242,7 @@ impl Runtime {
                 Stopping::AtWork(task) => this.desk.end(session, Some(task), Wish::Person),
                 Stopping::Cancelled(task) => {
                     let body = json!({ "state": "stopped", "text": "it was cancelled before its turn came" });
-                    this.journal.write(session, Some(task), StepKind::Result, body).await;
+                    this.journal.write_soon(session, Some(task), StepKind::Result, body).await;
                 }
                 Stopping::Nothing => {}
             }

@@ -171,7 +171,7 @@ impl Runtime {
             }
             let text = "nobody carries this out any more: the daemon ended, or could not keep how it went";
             let body = json!({ "state": "failed", "text": text, "run": task.run });
-            self.journal.write(task.session, Some(task.id), StepKind::Result, body).await;
+            self.journal.write_soon(task.session, Some(task.id), StepKind::Result, body).await;
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Runtime {
             let end = Turn::new(&this, &work, &row, &asker, wishes).run().await;
             let end = TaskEnd { why: told::clean(&this.redactor, &end.why), ..end };
             let body = json!({ "state": end.state, "text": end.why });
-            this.journal.write(session, Some(task), StepKind::Result, body).await;
+            this.journal.write_soon(session, Some(task), StepKind::Result, body).await;
             // Until it is kept nothing else of the session is begun.
             for wait in AGAIN {
                 match store.end_task(&work, &end).await {
@@ -251,7 +251,7 @@ impl Runtime {
     /// Keeps a task that nobody may begin, behind a hold.
     async fn refuse(&self, session: SessionId, task: TaskId, why: &str) {
         let body = json!({ "text": format!("the task waits: {why}") });
-        self.journal.write(session, Some(task), StepKind::Error, body).await;
+        self.journal.write_soon(session, Some(task), StepKind::Error, body).await;
         if let Err(error) = self.store.hold_session(session, HoldCause::Refused).await {
             tracing::error!(%error, "a session whose task may not be begun could not be held");
             tokio::time::sleep(EVERY).await;

@@ -99,6 +99,19 @@ impl Journal {
         let _ = self.to.send(Draft { session, task, kind, body, _room }).await;
     }
 
+    /// The same, for those who must go on though nothing can be written: after a while it is only in the log.
+    pub(crate) async fn write_soon(
+        &self,
+        session: SessionId,
+        task: Option<TaskId>,
+        kind: StepKind,
+        body: Value,
+    ) {
+        if tokio::time::timeout(PARTING, self.write(session, task, kind, body)).await.is_err() {
+            tracing::error!(%session, ?task, %kind, "what happened in a session could not be written in time");
+        }
+    }
+
     /// Writes until told to stop, and then what still waits.
     pub(crate) async fn keep(&self, mut stop: watch::Receiver<bool>) {
         let from = self.from.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -41,7 +41,7 @@ pub struct CreateRepoRequest {
     /// `https://…` or `ssh://…`, without credentials; in solo mode also a directory of this machine.
     #[schema(
         max_length = 1000,
-        pattern = r#"^(?:(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|(?:/[A-Za-z0-9_-]+)+)$"#
+        pattern = r#"^(?:(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|/[^\x00-\x1f\x7f-\x9f]*)$"#
     )]
     pub origin: String,
 }

@@ -27,6 +27,7 @@ pub(crate) async fn booted(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(
         launcher: std::path::PathBuf::from("palisade"),
         agents: agents::Catalog::default(),
         agent_path: String::new(),
+        bounds: runtime::SessionBounds::default(),
     })
     .await?;
     let secret = runtime.auth().offer_bootstrap().await?.context("no set-up secret")?;

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use api::{
     AddSecretRequest, AllowRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError,
     ConfirmTotpRequest, CreateKeyRequest, CreateRepoRequest, CreateSessionRequest, CreateUserRequest,
-    CreateWorktreeRequest, DenyRequest, Hidden, LedgerFilter, LendSecretRequest, LoginRequest,
-    MintPassRequest, RemoveTotpRequest, RotateRequest, SessionFilter, TryPolicyRequest, UpdateUserRequest,
-    WorktreeFilter,
+    CreateWorktreeRequest, DenyRequest, ForkRequest, Hidden, LedgerFilter, LendSecretRequest, LoginRequest,
+    MintPassRequest, RemoveTotpRequest, RotateRequest, SessionFilter, SpawnRequest, TryPolicyRequest,
+    UndoRequest, UpdateUserRequest, WorktreeFilter,
 };
 use tests::{Host, PASSWORD};
 
@@ -121,6 +121,10 @@ impl Stage<'_> {
             self.owner().set_tier(&tree, "session").unwrap();
             tree
         });
+        self.session_in(who, worktree)
+    }
+
+    fn session_in(&self, who: &Who, worktree: &str) -> (Client, String) {
         let new = new_session(worktree);
         match who.client.create_session(&new) {
             Ok(made) => (who.client.clone(), made.id),
@@ -133,6 +137,30 @@ impl Stage<'_> {
         let (by, session) = self.session_by(who);
         let task = by.prompt_session(&session, "stall here").unwrap().id;
         (session, task)
+    }
+
+    /// A session with a task that ran and changed something, in a worktree where nobody else is at work.
+    pub fn ran(&self, who: &Who) -> String {
+        let tree = self.tree();
+        self.owner().set_tier(&tree, "session").unwrap();
+        let (by, session) = self.session_in(who, &tree);
+        by.prompt_session(&session, "write ran.txt words").unwrap();
+        for _ in 0..6_000 {
+            let task = by.tasks(&session, 0).unwrap().items.pop().unwrap();
+            if task.state == "done" {
+                return session;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("it did not end: {:?}", by.steps(&session, 0));
+    }
+
+    /// A session where somebody consented to more than one effect.
+    pub fn consented(&self, who: &Who) -> (String, String) {
+        let (session, asked) = self.asked(who);
+        self.owner().allow_approval(&session, &asked.id, &allow(&asked, Some("session"))).unwrap();
+        let consent = self.owner().consents(&session).unwrap().items.pop().unwrap().id;
+        (session, consent)
     }
 
     /// What waits for a person in a session.
@@ -225,6 +253,31 @@ pub fn hash() -> Hidden {
 /// A policy that forbids something to nobody who exists.
 pub const NOBODY: &str =
     r#"forbid (principal == User::"nobody", action == Action::"status.read", resource);"#;
+
+/// What allows an effect.
+pub fn allow(one: &api::Approval, scope: Option<&str>) -> AllowRequest {
+    AllowRequest {
+        effect: one.effect.clone(),
+        choice: "yes".into(),
+        scope: scope.map(str::to_owned),
+        beneath: None,
+        uses: None,
+        hours: None,
+    }
+}
+
+/// What opens a session for another.
+pub fn spawn(prompt: &str) -> SpawnRequest {
+    SpawnRequest {
+        prompt: Hidden(prompt.to_owned()),
+        agent: None,
+        title: None,
+        mode: None,
+        model: None,
+        command: Vec::new(),
+        report: true,
+    }
+}
 
 pub fn new_session(worktree: &str) -> CreateSessionRequest {
     CreateSessionRequest {
@@ -394,12 +447,19 @@ calls! { s, who;
     "sessions_stop" => { let id = s.session(who); } stop_session(&id);
     "sessions_resume" => { let id = s.session(who); } resume_session(&id);
     "sessions_close" => { let id = s.session(who); } close_session(&id);
-    "sessions_approvals" => { let id = s.session(who); } approvals(&id, false);
-    "sessions_allow" => {
+    "lineage_fork" => { let id = s.session(who); } fork_session(&id, &ForkRequest::default());
+    "lineage_spawn" => { let id = s.session(who); } spawn_session(&id, &spawn("say something"));
+    "lineage_read" => { let id = s.session(who); } lineage(&id);
+    "lineage_reorder" => { let id = s.session(who); } reorder_tasks(&id, Vec::new());
+    "lineage_undo" => { let id = s.ran(who); } undo_task(&id, &UndoRequest::default());
+    "approvals_consents" => { let id = s.session(who); } consents(&id);
+    "approvals_revoke" => { let (id, consent) = s.consented(who); } revoke_consent(&id, &consent);
+    "approvals_list" => { let id = s.session(who); } approvals(&id, false);
+    "approvals_allow" => {
         let (id, asked) = s.asked(who);
-        let body = AllowRequest { effect: asked.effect, choice: "yes".into() };
+        let body = allow(&asked, None);
     } allow_approval(&id, &asked.id, &body);
-    "sessions_deny" => {
+    "approvals_deny" => {
         let (id, asked) = s.asked(who);
         let body = DenyRequest { effect: asked.effect };
     } deny_approval(&id, &asked.id, &body);

@@ -67,9 +67,16 @@ GET    /api/v1/sessions/{session}/stream          | runs:read   | 200/200 | 200/
 POST   /api/v1/sessions/{session}/stop            | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/resume          | runs:write  | 403/403 | 200/403 | 200/403 | 200/403
 POST   /api/v1/sessions/{session}/close           | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
+POST   /api/v1/sessions/{session}/fork            | runs:write  | 403/403 | 201/201 | 201/201 | 201/201
+POST   /api/v1/sessions/{session}/spawn           | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
+GET    /api/v1/sessions/{session}/lineage         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+PUT    /api/v1/sessions/{session}/queue           | runs:write  | 403/403 | 200/403 | 200/403 | 200/403
+POST   /api/v1/sessions/{session}/undo            | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
 GET    /api/v1/sessions/{session}/approvals       | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/approvals/{approval}/allow | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 POST   /api/v1/sessions/{session}/approvals/{approval}/deny | runs:write | 403/403 | 422/403 | 422/422 | 422/422
+GET    /api/v1/sessions/{session}/consents        | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+DELETE /api/v1/sessions/{session}/consents/{consent} | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 GET    /api/v1/policies                           | admin       | 403     | 403     | 200     | 200
 POST   /api/v1/policies                           | admin       | 403     | 403     | 204     | 204
 DELETE /api/v1/policies/{policy}                  | admin       | 403     | 403     | 204     | 204
@@ -225,13 +232,14 @@ impl Scene<'_> {
             // A viewer has none.
             let made = own.then(|| self.caller.client.create_session(&new).ok()).flatten();
             let made = made.unwrap_or_else(|| self.bo.client.create_session(&new).unwrap()).id;
-            if row.method == "POST" && row.path.ends_with("/tasks") {
+            if row.method == "POST" && (row.path.ends_with("/tasks") || row.path.ends_with("/spawn")) {
                 // What is asked of an open one is begun, and leaves entries of its own.
                 owner.close_session(&made).unwrap();
             }
             let hex = "0123456789abcdef0123456789abcdef";
             path = path.replace("{session}", &made);
             path = path.replace("{task}", &format!("tsk_{hex}")).replace("{approval}", &format!("apr_{hex}"));
+            path = path.replace("{consent}", &format!("con_{hex}"));
         }
         if path.contains("{key}") {
             path = path.replace("{key}", &of.client.create_key(&key_request("runs:read")).unwrap().key.id);
@@ -275,7 +283,11 @@ impl Scene<'_> {
                 let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
                 serde_json::to_value(crate::calls::new_session(&worktree)).unwrap()
             }
-            ("POST", "/api/v1/sessions/{session}/tasks") => json!({"prompt": "say x"}),
+            ("POST", "/api/v1/sessions/{session}/tasks" | "/api/v1/sessions/{session}/spawn") => {
+                json!({"prompt": "say x"})
+            }
+            ("POST", "/api/v1/sessions/{session}/fork" | "/api/v1/sessions/{session}/undo") => json!({}),
+            ("PUT", "/api/v1/sessions/{session}/queue") => json!({"tasks": []}),
             ("POST", "/api/v1/sessions/{session}/approvals/{approval}/allow") => {
                 json!({"effect": "0".repeat(64), "choice": "yes"})
             }

@@ -198,12 +198,33 @@ impl Stage {
             "session.create" => client.create_session(&crate::calls::new_session(&self.tree())).map(drop),
             "session.prompt" => client.prompt_session(&self.session(who), "say something").map(drop),
             "session.start" => self.started(who),
+            "consent.revoke" => {
+                let (session, asked) = self.asked(who);
+                let body = crate::calls::allow(&asked, Some("session"));
+                self.host.owner().client.allow_approval(&session, &asked.id, &body).unwrap();
+                let consent = who.client.consents(&session).unwrap().items.pop().unwrap().id;
+                client.revoke_consent(&session, &consent).map(drop)
+            }
+            "session.fork" => client.fork_session(&self.session(who), &api::ForkRequest::default()).map(drop),
+            "session.spawn" => {
+                client.spawn_session(&self.session(who), &crate::calls::spawn("say something")).map(drop)
+            }
+            "session.reorder" => client.reorder_tasks(&self.session(who), Vec::new()).map(drop),
+            "session.undo" => {
+                let session = self.session(who);
+                let task = who.client.prompt_session(&session, "write undo.txt words").unwrap();
+                self.until(|| {
+                    let all = who.client.tasks(&session, 0).unwrap().items;
+                    all.into_iter().find(|one| one.id == task.id && one.ended_at.is_some())
+                });
+                client.undo_task(&session, &api::UndoRequest::default()).map(drop)
+            }
             "session.resume" => client.resume_session(&self.session(who)).map(drop),
             "session.stop" => client.stop_session(&self.session(who)).map(drop),
             "session.close" => client.close_session(&self.session(who)).map(drop),
             "approval.allow" => {
                 let (session, asked) = self.asked(who);
-                let body = api::AllowRequest { effect: asked.effect, choice: "yes".into() };
+                let body = crate::calls::allow(&asked, None);
                 client.allow_approval(&session, &asked.id, &body).map(drop)
             }
             "approval.deny" => {

@@ -66,7 +66,7 @@ pub fn steps(person: &Person, session: &str) -> Vec<Step> {
 }
 
 /// What the agent said, put together.
-fn said(steps: &[Step]) -> String {
+pub fn said(steps: &[Step]) -> String {
     let said = steps.iter().filter(|step| step.kind == "assistant");
     said.filter_map(|step| step.body["text"].as_str()).collect()
 }

@@ -1,7 +1,7 @@
 //! What an agent asks: shown as an effect, decided once, by a person with the right, and never by silence.
 
 use api::{AllowRequest, Approval, DenyRequest};
-use tests::Person;
+use tests::{Person, scale};
 
 use crate::calls::{new_pass, new_session};
 use crate::sessions::{ended, quiet, steps, tasks, until};
@@ -11,7 +11,7 @@ fn asked(person: &Person, session: &str) -> Approval {
 }
 
 fn allow(one: &Approval) -> AllowRequest {
-    AllowRequest { effect: one.effect.clone(), choice: "yes".into() }
+    crate::calls::allow(one, None)
 }
 
 /// ACC-12, ADV-A01: an answer is for the effect that was shown; the digest on the ledger is that of what was asked.
@@ -28,7 +28,7 @@ fn acc_12_an_approval_is_for_the_effect_that_was_shown() {
     for (effect, choice) in
         [(other.as_str(), "yes"), (one.effect.as_str(), "no"), (one.effect.as_str(), "maybe")]
     {
-        let body = AllowRequest { effect: effect.into(), choice: choice.into() };
+        let body = AllowRequest { effect: effect.into(), choice: choice.into(), ..allow(&one) };
         assert_eq!(
             owner.client.allow_approval(&session, &one.id, &body).unwrap_err().status(),
             Some(409),
@@ -128,25 +128,172 @@ fn acc_14_of_many_decisions_one_wins_and_nobody_s_silence_is_a_yes() {
     assert_eq!(written, decided.state == "allowed", "what was decided is what was done");
 }
 
-/// ACC-14: what was asked before the daemon was killed is over, and decides nothing any more. SES-16: a mode that asks nobody.
+/// ACC-14: what was asked before the daemon was killed still waits; whoever allows it is not asked again when the agent comes
+/// back to the same effect, once; what nobody decided is over when the conversation went on.
 #[test]
-fn acc_14_what_nobody_waits_for_any_more_is_over() {
+fn acc_14_what_was_asked_survives_the_daemon() {
+    let many = scale(20, 5);
     let mut host = quiet();
-    let worktree = host.tree(host.owner(), "demo", "session").id;
     let owner = host.owner().clone();
-    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
-    owner.client.prompt_session(&session, "ask first").unwrap();
-    let one = asked(&owner, &session);
+    let worktree = host.tree(&owner, "demo", "session").id;
+    let open: Vec<(String, Approval)> = (0..many)
+        .map(|n| {
+            let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+            owner.client.prompt_session(&session, &format!("ask note{n}")).unwrap();
+            (session.clone(), asked(&owner, &session))
+        })
+        .collect();
     host.kill();
     host.restart();
     let owner = host.owner().clone();
-    let now = until("it is over", || {
-        owner.client.approvals(&session, true).unwrap().items.into_iter().find(|now| now.state != "open")
-    });
-    assert_eq!((now.id.as_str(), now.state.as_str()), (one.id.as_str(), "expired"));
-    assert_eq!(owner.client.allow_approval(&session, &one.id, &allow(&one)).unwrap_err().status(), Some(409));
-    assert_eq!(owner.client.worktree_files(&worktree, "first").unwrap_err().status(), Some(404));
+    for (session, one) in &open {
+        until("the task has a true end", || {
+            tasks(&owner, session).iter().all(|task| task.state == "failed").then_some(())
+        });
+        assert_eq!(owner.client.approvals(session, false).unwrap().items, [one.clone()], "it is there again");
+    }
+    let (session, one) = &open[0];
+    owner.client.allow_approval(session, &one.id, &allow(one)).unwrap();
+    assert_eq!(owner.client.allow_approval(session, &one.id, &allow(one)).unwrap_err().status(), Some(409));
+    assert_eq!(
+        owner.client.worktree_files(&worktree, "note0").unwrap_err().status(),
+        Some(404),
+        "not by itself"
+    );
+    let again = owner.client.prompt_session(session, "ask note0").unwrap();
+    assert_eq!(ended(&owner, session, &again.id).state, "done");
+    assert!(owner.client.worktree_files(&worktree, "note0").is_ok(), "it was allowed before");
+    let decided = owner.client.approvals(session, true).unwrap().items.remove(0);
+    assert!(decided.state == "allowed" && decided.consent.is_some(), "{decided:?}");
+    owner.client.prompt_session(session, "ask note0").unwrap();
+    assert_eq!(asked(&owner, session).state, "open", "once is once");
 
+    // Not the same effect, and nobody decided: it is asked, and the old question ends with that task.
+    let (session, one) = &open[1];
+    let task = owner.client.prompt_session(session, "say on").unwrap();
+    ended(&owner, session, &task.id);
+    let now = owner.client.approvals(session, true).unwrap().items.pop().unwrap();
+    assert_eq!((now.id.as_str(), now.state.as_str()), (one.id.as_str(), "expired"));
+    assert_eq!(owner.client.allow_approval(session, &one.id, &allow(one)).unwrap_err().status(), Some(409));
+    let (session, one) = &open[2];
+    owner.client.close_session(session).unwrap();
+    assert_eq!(owner.client.allow_approval(session, &one.id, &allow(one)).unwrap_err().status(), Some(409));
+}
+
+/// ACC-15, ADV-A02: consent for longer names what it covers: the same effect, or a kind of it beneath a directory; it is listed,
+/// counted, and taken back; whoever lost the right to give it gave nothing.
+#[test]
+fn acc_15_consent_for_longer_is_narrow_counted_and_taken_back() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "prompt").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let run = |session: &str, words: &str| owner.client.prompt_session(session, words).unwrap().id;
+    let answered = |session: &str, words: &str| {
+        let task = run(session, words);
+        ended(owner, session, &task).state
+    };
+
+    run(&session, "ask same");
+    let one = asked(owner, &session);
+    for (beneath, uses) in [(Some("../x"), None), (Some("/etc"), None), (Some(""), None), (None, Some(0))] {
+        let body = AllowRequest {
+            beneath: beneath.map(str::to_owned),
+            uses,
+            ..crate::calls::allow(&one, Some("session"))
+        };
+        assert_eq!(owner.client.allow_approval(&session, &one.id, &body).unwrap_err().status(), Some(422));
+    }
+    let twice = AllowRequest { uses: Some(1), ..crate::calls::allow(&one, Some("session")) };
+    owner.client.allow_approval(&session, &one.id, &twice).unwrap();
+    until("the first is over", || {
+        tasks(owner, &session).iter().all(|task| task.ended_at.is_some()).then_some(())
+    });
+    assert_eq!(owner.client.consents(&session).unwrap().items.len(), 1);
+    assert_eq!(answered(&session, "ask same"), "done", "nobody was asked");
+    assert_eq!(owner.client.consents(&session).unwrap().items, [], "it was good once more");
+    let other = run(&session, "ask same");
+    let asks = asked(owner, &session);
+    owner.client.deny_approval(&session, &asks.id, &DenyRequest { effect: asks.effect.clone() }).unwrap();
+    ended(owner, &session, &other);
+
+    // Beneath a directory, in all of this person's sessions here; nowhere else.
+    let task = run(&session, "ask docs/a");
+    let asks = asked(owner, &session);
+    let body = AllowRequest { beneath: Some("docs".into()), ..crate::calls::allow(&asks, Some("worktree")) };
+    owner.client.allow_approval(&session, &asks.id, &body).unwrap();
+    ended(owner, &session, &task);
+    let second = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    assert_eq!(answered(&second, "ask docs/b"), "done");
+    for outside in ["ask docsx", "ask docs/../c", "ask d"] {
+        let task = run(&second, outside);
+        let asks = asked(owner, &second);
+        owner.client.deny_approval(&second, &asks.id, &DenyRequest { effect: asks.effect.clone() }).unwrap();
+        ended(owner, &second, &task);
+    }
+    let ana = host.user("ana", "member");
+    let theirs = ana.client.create_session(&new_session(&worktree)).unwrap().id;
+    ana.client.prompt_session(&theirs, "ask docs/c").unwrap();
+    assert_eq!(asked(&ana, &theirs).state, "open", "another person's session is not covered");
+
+    let held = owner.client.consents(&second).unwrap().items.pop().unwrap();
+    assert_eq!(
+        (held.scope.as_str(), held.kind.as_str(), held.beneath.as_deref()),
+        ("worktree", "edit", Some("docs"))
+    );
+    let head = host.ledger_head();
+    owner.client.revoke_consent(&second, &held.id).unwrap();
+    assert!(host.since(head).iter().any(|entry| entry.action == "consent.revoke"));
+    run(&second, "ask docs/d");
+    assert_eq!(asked(owner, &second).state, "open", "taken back is taken back");
+
+    // What somebody allows for longer ends with their right to allow.
+    let mine = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    run(&mine, "ask note");
+    let asks = asked(owner, &mine);
+    ana.client.allow_approval(&mine, &asks.id, &crate::calls::allow(&asks, Some("session"))).unwrap();
+    until("it is over", || tasks(owner, &mine).iter().all(|task| task.ended_at.is_some()).then_some(()));
+    owner.client.set_tier(&worktree, "view").unwrap();
+    run(&mine, "ask note");
+    assert_eq!(asked(owner, &mine).state, "open", "who gave it may not any more");
+}
+
+/// ACC-13: with four eyes whoever asked for the task does not decide. ACC-14: silence while somebody looks on is a no.
+#[test]
+fn acc_13_with_four_eyes_somebody_else_decides() {
+    let host = tests::Host::builder()
+        .set("limits.requests_per_minute", "0")
+        .set("sessions.four_eyes", "true")
+        .set("sessions.answer_seconds", "2")
+        .start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "ask note").unwrap();
+    let one = asked(owner, &session);
+    let refused = owner.client.allow_approval(&session, &one.id, &allow(&one)).unwrap_err();
+    assert!(refused.status() == Some(409) && refused.to_string().contains("somebody else"), "{refused}");
+    host.user("ana", "admin").client.allow_approval(&session, &one.id, &allow(&one)).unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    assert!(owner.client.worktree_files(&worktree, "note").is_ok());
+
+    let followed = owner.client.follow_session(&session, 0).unwrap();
+    let task = owner.client.prompt_session(&session, "ask other").unwrap();
+    let end = followed
+        .map_while(Result::ok)
+        .find(|step| step.kind == "result" && step.task.as_ref() == Some(&task.id));
+    assert!(end.is_some(), "it came to an end though nobody said anything");
+    assert_eq!(owner.client.worktree_files(&worktree, "other").unwrap_err().status(), Some(404));
+    let last = owner.client.approvals(&session, true).unwrap().items.remove(0);
+    assert_eq!(last.state, "expired");
+}
+
+/// SES-16: a mode that asks nobody.
+#[test]
+fn ses_16_a_mode_decides_what_nobody_is_asked() {
+    let host = quiet();
+    let owner = host.owner().clone();
+    let worktree = host.tree(&owner, "demo", "session").id;
     for (mode, done) in [("allow-all", true), ("plan", false)] {
         let body = api::CreateSessionRequest { mode: Some(mode.into()), ..new_session(&worktree) };
         let session = owner.client.create_session(&body).unwrap().id;

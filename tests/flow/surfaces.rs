@@ -226,17 +226,50 @@ const COMMANDS: &[(&str, Line)] = &[
     ),
     ("session resume", Calls("sessions_resume", |s, who| words(["session", "resume", &s.session(who)]))),
     ("session close", Calls("sessions_close", |s, who| words(["session", "close", &s.session(who)]))),
-    ("approval list", Calls("sessions_approvals", |s, who| words(["approval", "list", &s.session(who)]))),
+    ("session fork", Calls("lineage_fork", |s, who| words(["session", "fork", &s.session(who)]))),
+    (
+        "session spawn",
+        Calls("lineage_spawn", |s, who| words(["session", "spawn", &s.session(who), "say something"])),
+    ),
+    ("session lineage", Calls("lineage_read", |s, who| words(["session", "lineage", &s.session(who)]))),
+    (
+        "session reorder",
+        Calls("lineage_reorder", |s, who| {
+            let (by, session) = s.session_by(who);
+            let first = by.prompt_session(&session, "stall here").unwrap().id;
+            let second = by.prompt_session(&session, "say more").unwrap().id;
+            let waits = |id: &str| {
+                by.tasks(&session, 0).unwrap().items.iter().any(|t| t.id == id && t.state == "queued")
+            };
+            while waits(&first) {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            words(["session", "reorder", &session, &second])
+        }),
+    ),
+    ("session undo", Calls("lineage_undo", |s, who| words(["session", "undo", &s.ran(who)]))),
+    (
+        "approval consents",
+        Calls("approvals_consents", |s, who| words(["approval", "consents", &s.session(who)])),
+    ),
+    (
+        "approval revoke",
+        Calls("approvals_revoke", |s, who| {
+            let (session, consent) = s.consented(who);
+            words(["approval", "revoke", &session, &consent])
+        }),
+    ),
+    ("approval list", Calls("approvals_list", |s, who| words(["approval", "list", &s.session(who)]))),
     (
         "approval allow",
-        Calls("sessions_allow", |s, who| {
+        Calls("approvals_allow", |s, who| {
             let (session, asked) = s.asked(who);
             words(["approval", "allow", &session, &asked.id])
         }),
     ),
     (
         "approval deny",
-        Calls("sessions_deny", |s, who| {
+        Calls("approvals_deny", |s, who| {
             let (session, asked) = s.asked(who);
             words(["approval", "deny", &session, &asked.id])
         }),
@@ -381,9 +414,11 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "repos_create" => json!({ "name": stage.fresh(), "origin": "https://forge.example/a/b" }),
         "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
         "sessions_create" => json!({ "worktree": stage.tree(), "agent": "fake" }),
-        "sessions_prompt" => json!({ "prompt": "say something" }),
-        "sessions_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),
-        "sessions_deny" => json!({ "effect": "0".repeat(64) }),
+        "sessions_prompt" | "lineage_spawn" => json!({ "prompt": "say something" }),
+        "lineage_reorder" => json!({ "tasks": [] }),
+        "lineage_fork" | "lineage_undo" => json!({}),
+        "approvals_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),
+        "approvals_deny" => json!({ "effect": "0".repeat(64) }),
         "worktrees_update" => json!({ "about": "x" }),
         "worktrees_set_tier" => json!({ "tier": "all" }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),

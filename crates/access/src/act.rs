@@ -200,13 +200,18 @@ actions! {
     SESSION_LIST = "session.list", Read, Read;
     SESSION_READ = "session.read", Read, Read;
     SESSION_CREATE = "session.create", Write, Widens;
+    SESSION_FORK = "session.fork", Write, Widens;
+    SESSION_SPAWN = "session.spawn", Write, Widens;
     SESSION_PROMPT = "session.prompt", Write, Widens;
+    SESSION_REORDER = "session.reorder", Write, Widens;
+    SESSION_UNDO = "session.undo", Write, Widens;
     SESSION_START = "session.start", Write, Widens;
     SESSION_RESUME = "session.resume", Write, Widens;
     SESSION_STOP = "session.stop", Write, Narrows;
     SESSION_CLOSE = "session.close", Write, Narrows;
     APPROVAL_ALLOW = "approval.allow", Write, Widens;
     APPROVAL_DENY = "approval.deny", Write, Narrows;
+    CONSENT_REVOKE = "consent.revoke", Write, Narrows;
 
     POLICY_READ = "policy.read", Admin, Read;
     POLICY_TRY = "policy.try", Admin, Read;

@@ -4,8 +4,9 @@
 //! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
 
 use model::{
-    AgentName, ApprovalId, DisplayName, Email, Grant, HostPattern, KeyId, Millis, PassId, RepoId, RepoName,
-    Role, SecretId, SecretName, SecretOwner, SessionId, TaskId, Tier, UserId, WorktreeId, WorktreeName,
+    AgentName, ApprovalId, ConsentId, ConsentScope, DisplayName, Email, Grant, HostPattern, KeyId, Millis,
+    PassId, RepoId, RepoName, Role, SecretId, SecretName, SecretOwner, SessionId, TaskId, Tier, UserId,
+    WorktreeId, WorktreeName,
 };
 
 use crate::Via;
@@ -73,6 +74,19 @@ fn of(owner: SecretOwner) -> Resource {
         SecretOwner::Worktree(worktree) => Resource::Worktree(worktree),
         SecretOwner::Daemon => Resource::Installation,
     }
+}
+
+/// What is consented to beyond the effect that was shown.
+#[derive(Clone, Debug)]
+pub struct WiderConsent {
+    /// Where.
+    pub scope: ConsentScope,
+    /// Effects of the same kind on paths beneath this directory of the worktree; the same effect again unless told.
+    pub beneath: Option<String>,
+    /// How often.
+    pub uses: i64,
+    /// For how many milliseconds.
+    pub lasts: Millis,
 }
 
 fn shown<T: ToString>(name: &'static str, value: Option<T>) -> Option<(&'static str, String)> {
@@ -375,6 +389,48 @@ acts! {
         /// What a program without a protocol of its own is started as.
         command: Vec<String>,
     }
+    /// Go on from a place of a session's conversation, in a session of the caller's own.
+    ForkSession = SESSION_FORK on |a| Resource::Session(a.parent), names session,
+        detail |a| {
+            let mut told = vec![("parent", a.parent.to_string())];
+            told.extend(shown("at", a.at));
+            told
+        }; {
+        /// Its id, minted here.
+        session: SessionId,
+        /// Where it comes from.
+        parent: SessionId,
+        /// The last step that it has; the last there is unless told.
+        at: Option<i64>,
+        /// How it is shown; like the other unless told.
+        title: Option<DisplayName>,
+    }
+    /// Open a session for another one, within what that one may.
+    SpawnSession = SESSION_SPAWN on |a| Resource::Session(a.parent), names session,
+        detail |a| {
+            let mut told = vec![("parent", a.parent.to_string())];
+            told.extend(shown("agent", a.agent.as_ref()));
+            told.extend(shown("mode", a.mode.as_ref()));
+            told.extend(shown("model", a.model.as_ref()));
+            told
+        }; {
+        /// Its id, minted here.
+        session: SessionId,
+        /// For which.
+        parent: SessionId,
+        /// Which agent works there; the other's unless told.
+        agent: Option<AgentName>,
+        /// How it is shown.
+        title: Option<DisplayName>,
+        /// What the agent may do without asking; no more than the other's.
+        mode: Option<String>,
+        /// Which model it uses, unless it chooses.
+        model: Option<String>,
+        /// What a program without a protocol of its own is started as.
+        command: Vec<String>,
+        /// Whether the other is told of its end.
+        reports: bool,
+    }
     /// Say something to a session's agent: a task behind those that wait.
     PromptSession = SESSION_PROMPT on |a| Resource::Session(a.session), detail |a| vec![("task", a.task.to_string())]; {
         /// Which.
@@ -387,6 +443,27 @@ acts! {
         prompt: Vec<u8>,
         /// Who asks, to be judged again when it begins.
         claim: String,
+    }
+    /// Put what waits in another order.
+    ReorderTasks = SESSION_REORDER on |a| Resource::Session(a.session); {
+        /// Of which session.
+        session: SessionId,
+        /// All that wait, in the order that is wanted.
+        tasks: Vec<TaskId>,
+    }
+    /// Take back what a task changed in the tree, or bring it back.
+    UndoTask = SESSION_UNDO on |a| Resource::Session(a.session),
+        detail |a| {
+            let mut told: Vec<_> = shown("task", a.task).into_iter().collect();
+            told.push(("again", a.again.to_string()));
+            told
+        }; {
+        /// Of which session.
+        session: SessionId,
+        /// Which; the last that can be unless told.
+        task: Option<TaskId>,
+        /// Bring back what was taken back.
+        again: bool,
     }
     /// Begin the task whose turn it is, with an agent in a sandbox.
     StartTask = SESSION_START on |a| Resource::Session(a.session), detail |a| vec![("task", a.task.to_string())]; {
@@ -412,13 +489,22 @@ acts! {
         /// Which.
         session: SessionId,
     }
-    /// Allow an effect that waits, as it was shown.
+    /// Allow an effect that waits, as it was shown; also the next ones that are like it, if that is wanted.
     AllowApproval = APPROVAL_ALLOW on |a| Resource::Session(a.session),
-        detail |a| vec![
-            ("approval", a.approval.to_string()),
-            ("effect", a.effect.clone()),
-            ("choice", a.choice.clone()),
-        ]; {
+        detail |a| {
+            let mut told = vec![
+                ("approval", a.approval.to_string()),
+                ("effect", a.effect.clone()),
+                ("choice", a.choice.clone()),
+            ];
+            if let Some(wider) = &a.wider {
+                told.extend([("scope", wider.scope.to_string()), ("consent", a.consent.to_string())]);
+                told.extend([("uses", wider.uses.to_string()), ("lasts", wider.lasts.to_string())]);
+                told.extend(shown("beneath", wider.beneath.as_ref()));
+            }
+            told.extend(shown("by", a.by));
+            told
+        }; {
         /// Of which session.
         session: SessionId,
         /// Which.
@@ -427,6 +513,21 @@ acts! {
         effect: String,
         /// What the agent is answered.
         choice: String,
+        /// What else is consented to.
+        wider: Option<WiderConsent>,
+        /// The consent that is kept, minted here.
+        consent: ConsentId,
+        /// Who allows, to be judged again when the consent is used.
+        claim: String,
+        /// The consent by which it is allowed, if nobody was asked.
+        by: Option<ConsentId>,
+    }
+    /// Take a consent back.
+    RevokeConsent = CONSENT_REVOKE on |a| Resource::Session(a.session), detail |a| vec![("consent", a.consent.to_string())]; {
+        /// Where it holds.
+        session: SessionId,
+        /// Which.
+        consent: ConsentId,
     }
     /// Deny an effect that waits.
     DenyApproval = APPROVAL_DENY on |a| Resource::Session(a.session),

@@ -169,7 +169,12 @@ impl Agent {
 
     /// Says something to the agent and waits for the end of the turn.
     pub async fn prompt(&self, session: &AgentSession, text: &str) -> Result<Stopped, AcpError> {
-        let prompt = json!([{ "type": "text", "text": text }]);
+        self.prompt_with(session, &[text]).await
+    }
+
+    /// The same, in several pieces that stay apart.
+    pub async fn prompt_with(&self, session: &AgentSession, texts: &[&str]) -> Result<Stopped, AcpError> {
+        let prompt: Vec<Value> = texts.iter().map(|text| json!({ "type": "text", "text": text })).collect();
         let params = json!({ "sessionId": session.as_str(), "prompt": prompt });
         let purpose = Purpose::Turn { session: session.clone(), is_cancelled: false };
         let result = self.ask("session/prompt", &params, purpose, self.0.limits.turn).await?;

@@ -54,6 +54,21 @@ pub struct Session {
     pub created_at: i64,
     /// When it was finished.
     pub closed_at: Option<i64>,
+    /// Where it comes from, if from another session.
+    pub origin: Option<Origin>,
+    /// How many sessions were opened for one another before it.
+    pub depth: i64,
+}
+
+/// Where a session comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Origin {
+    /// From which.
+    pub parent: String,
+    /// fork (it goes on with the other's conversation) or spawn (it was opened for the other).
+    pub born: String,
+    /// The last step that it has of the other's.
+    pub at: Option<i64>,
 }
 
 /// A page of sessions, the newest first.
@@ -129,6 +144,8 @@ pub struct Task {
     pub stopping_at: Option<i64>,
     /// When it ended.
     pub ended_at: Option<i64>,
+    /// When what it changed in the tree was taken back.
+    pub undone_at: Option<i64>,
 }
 
 /// A page of tasks, the oldest first.
@@ -198,6 +215,8 @@ pub struct Approval {
     pub created_at: i64,
     /// When it was decided.
     pub decided_at: Option<i64>,
+    /// The consent by which it was, if nobody was asked.
+    pub consent: Option<String>,
 }
 
 /// What waits for a person in a session, the newest first.
@@ -217,6 +236,52 @@ pub struct AllowRequest {
     /// The id of one of the choices that allow it.
     #[schema(min_length = 1, max_length = 200, pattern = r#"^[!-~]+$"#)]
     pub choice: String,
+    /// once, session (the same in this session) or worktree (in all sessions of its creator there); once unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^(?:once|session|worktree)$"#)]
+    pub scope: Option<String>,
+    /// Not only the same effect, but those of its kind on paths beneath this directory of the worktree; with a scope.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 1000)]
+    pub beneath: Option<String>,
+    /// How often; 100 unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub uses: Option<i64>,
+    /// For how many hours; 8 unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 720)]
+    pub hours: Option<i64>,
+}
+
+/// A consent that holds for more than one question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Consent {
+    /// `con_…`
+    pub id: String,
+    /// session or worktree.
+    pub scope: String,
+    /// The question that it was given with.
+    pub approval: String,
+    /// What kind of effect.
+    pub kind: String,
+    /// Effects on paths beneath this directory; exactly the same effect, if there is none.
+    pub beneath: Option<String>,
+    /// How often it can be used still.
+    pub left: i64,
+    /// Who gave it.
+    pub given_by: String,
+    /// Milliseconds since the epoch.
+    pub created_at: i64,
+    /// When it ends by itself.
+    pub expires_at: i64,
+}
+
+/// Consents that hold in a session, the newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ConsentList {
+    /// The consents.
+    pub items: Vec<Consent>,
 }
 
 /// Denies an effect that waits.
@@ -226,4 +291,104 @@ pub struct DenyRequest {
     /// The digest of the effect that was looked at.
     #[schema(pattern = r#"^[0-9a-f]{64}$"#)]
     pub effect: String,
+}
+
+/// Goes on from a place of a session's conversation.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The place of the last step that the new session has; the last there is unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub at: Option<i64>,
+    /// How it is shown; like the other unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[!-~](?:[ -~]*[!-~])?$"#)]
+    pub title: Option<String>,
+}
+
+/// Opens a session for another, and asks it for something.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SpawnRequest {
+    /// What: 1 to 256,000 characters.
+    #[schema(value_type = String, min_length = 1, max_length = 256000, pattern = r#"[^\s]"#)]
+    pub prompt: crate::Hidden,
+    /// Which agent; the other's unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$"#)]
+    pub agent: Option<String>,
+    /// How it is shown; the agent's name unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[!-~](?:[ -~]*[!-~])?$"#)]
+    pub title: Option<String>,
+    /// What the agent may do without asking; no more than the other's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[A-Za-z0-9._:-]+$"#)]
+    pub mode: Option<String>,
+    /// Which model it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[A-Za-z0-9._:/-]+$"#)]
+    pub model: Option<String>,
+    /// What is run, where the agent is `command`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub command: Vec<String>,
+    /// Whether the other is told of its end, as a task of its queue; it is unless told.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    pub report: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A session that was opened for another, and what it was asked.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Spawned {
+    /// The session.
+    pub session: Session,
+    /// Its first task.
+    pub task: Task,
+}
+
+/// Where a session stands among those it comes from and those that come from it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Lineage {
+    /// Where it comes from, the first of all first.
+    pub ancestors: Vec<Session>,
+    /// What comes from it, in the order in which they were opened.
+    pub descendants: Vec<Session>,
+    /// Whether there are more than are told.
+    pub more: bool,
+}
+
+/// Puts what waits in another order.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReorderRequest {
+    /// All tasks that wait, in the order that is wanted.
+    #[schema(max_items = 1000)]
+    pub tasks: Vec<String>,
+}
+
+/// Tasks, in order.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TaskList {
+    /// The tasks.
+    pub items: Vec<Task>,
+}
+
+/// Takes back what a task changed in the tree.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoRequest {
+    /// Which; the last that can be unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^tsk_[0-9a-f]{32}$"#)]
+    pub task: Option<String>,
+    /// Bring back what was taken back.
+    #[serde(default)]
+    pub again: bool,
 }

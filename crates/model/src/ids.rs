@@ -86,6 +86,9 @@ id!(
     /// Names one held effect that waits for a person.
     ApprovalId, "apr");
 id!(
+    /// Names one consent that holds for more than one question.
+    ConsentId, "con");
+id!(
     /// Names one secret in the vault.
     SecretId, "sec");
 id!(

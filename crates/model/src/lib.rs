@@ -21,11 +21,11 @@ pub use event::{Event, EventKind};
 pub use grant::{Access, Budget, Grant, Pattern, Patterns, Rights};
 pub use host::{BadHost, HostPattern};
 pub use ids::{
-    ApprovalId, BadId, EventSeq, KeyId, PassId, RepoId, RequestId, SecretId, SessionId, TaskId, UserId,
-    WorktreeId,
+    ApprovalId, BadId, ConsentId, EventSeq, KeyId, PassId, RepoId, RequestId, SecretId, SessionId, TaskId,
+    UserId, WorktreeId,
 };
 pub use names::{AgentName, BadName, DisplayName, Email, RepoName, SecretName, WorktreeName};
 pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};
-pub use session::{ApprovalState, HoldCause, Step, StepKind, TaskState};
+pub use session::{ApprovalState, Born, ConsentScope, HoldCause, Step, StepKind, TaskState};

@@ -41,6 +41,26 @@ pub enum HoldCause {
     Interrupted,
 }
 
+/// How a session came from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Born {
+    /// It goes on from a place of the other's conversation.
+    Fork,
+    /// It begins anew, for the other, and within what that may.
+    Spawn,
+}
+
+/// Where a consent holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConsentScope {
+    /// In the session that asked.
+    Session,
+    /// In all sessions of the same creator in the same worktree.
+    Worktree,
+}
+
 /// What became of an effect that waited for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -112,6 +132,8 @@ words!(
     Refused = "refused",
     Interrupted = "interrupted"
 );
+words!(ConsentScope, "session, worktree", Session = "session", Worktree = "worktree");
+words!(Born, "fork, spawn", Fork = "fork", Spawn = "spawn");
 words!(
     ApprovalState,
     "open, allowed, denied, expired",

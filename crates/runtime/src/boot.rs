@@ -14,6 +14,7 @@ use tokio::sync::RwLock;
 use vault::{KeyRing, Leases, Purpose};
 use zeroize::Zeroizing;
 
+use crate::SessionBounds;
 use crate::backup::{Unfinished, unfinished};
 use crate::guarded::GuardedLedger;
 use crate::index::Indexer;
@@ -83,6 +84,8 @@ pub struct Boot {
     pub agents: agents::Catalog,
     /// Where their programs are looked for.
     pub agent_path: String,
+    /// How far sessions go.
+    pub bounds: SessionBounds,
 }
 
 /// Why nothing was started.
@@ -163,6 +166,7 @@ pub struct Runtime {
     pub(crate) journal: Journal,
     pub(crate) desk: Desk,
     pub(crate) agents: agents::Catalog,
+    pub(crate) bounds: SessionBounds,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -293,6 +297,7 @@ impl Runtime {
             journal: Journal::new(Arc::clone(&store), Arc::clone(&boot.clock)),
             desk: Desk::default(),
             agents: boot.agents,
+            bounds: boot.bounds,
             index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
             store,
             gate,

@@ -43,7 +43,9 @@ pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
-pub use session::{AgentView, MOST_PROMPT, NewSession, SessionFollower};
+pub use session::{
+    AgentView, MOST_PROMPT, NewChild, NewSession, Notice, SessionBounds, SessionFollower, UnknownWord,
+};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
 pub use trees::{BadOrigin, Origin, may_be_named};
@@ -55,8 +57,9 @@ pub use git::{Commit, Cut, is_branch};
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
-    Answers, ApiKey, Approval, IndexedEntry, KeptRing, MIGRATIONS, PassRow, Remembered, Repo, SecretRow,
-    Session, SessionFilter, Stopping, Store, StoreError, Task, Tree, User, Worktree, WorktreeFilter,
+    Answers, ApiKey, Approval, Consent, IndexedEntry, KeptRing, Lineage, MIGRATIONS, PassRow, Remembered,
+    Repo, SecretRow, Session, SessionFilter, Stopping, Store, StoreError, Task, Tree, User, Worktree,
+    WorktreeFilter,
 };
 
 /// One page of a list.

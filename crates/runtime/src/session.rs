@@ -7,28 +7,35 @@
 //! is told after it is on the disk.
 
 mod agents;
+mod bounds;
+mod consents;
 mod desk;
 mod follow;
 mod journal;
+mod lineage;
+mod recall;
 mod sandbox;
 mod told;
 mod turn;
+mod undo;
 
 use std::sync::Arc;
 
 use access::{
     AllowApproval, CloseSession, CreateSession, DenyApproval, ListSessions, Permit, Principal, PromptSession,
-    ReadSession, ReadStatus, ResumeSession, StopSession,
+    ReadSession, ReadStatus, ReorderTasks, ResumeSession, StopSession, WiderConsent,
 };
-use model::{AgentName, ApprovalId, DisplayName, SessionId, Step, StepKind, TaskId, WorktreeId};
+use model::{AgentName, ApprovalId, ConsentId, DisplayName, SessionId, Step, StepKind, TaskId, WorktreeId};
 use serde_json::json;
 use store::{Approval, Session, SessionFilter, Stopping, StoreError, Task};
 use vault::{KeyRing, Place, SealedRecord};
 use zeroize::Zeroizing;
 
+pub use bounds::{Notice, SessionBounds, UnknownWord};
 pub(crate) use desk::Desk;
 pub use follow::SessionFollower;
 pub(crate) use journal::Journal;
+pub use lineage::NewChild;
 
 use self::agents::Kind;
 use self::turn::Wish;
@@ -185,6 +192,17 @@ impl Runtime {
         session: SessionId,
         prompt: Zeroizing<String>,
     ) -> Result<Task, ActError> {
+        self.queue_prompt(who, session, prompt, None).await
+    }
+
+    /// The same; `child` is the session whose end it tells of.
+    async fn queue_prompt(
+        self: &Arc<Self>,
+        who: &Principal,
+        session: SessionId,
+        prompt: Zeroizing<String>,
+        child: Option<SessionId>,
+    ) -> Result<Task, ActError> {
         let task = TaskId::random();
         let shown = told::clean(&self.redactor, &prompt);
         let sealing = Arc::clone(&self.sealing).read_owned().await;
@@ -193,13 +211,24 @@ impl Runtime {
         let claim = self.auth.claim(who, &task.to_string());
         let act = PromptSession { session, task, epoch: sealed.epoch(), prompt: sealed.into_bytes(), claim };
         let effect = async move |store: Arc<store::Store>, permit| {
-            let queued = store.queue_task(permit, shown).await;
+            let queued = store.queue_task(permit, shown, child).await;
             drop(sealing);
             queued
         };
         let task = self.perform(who, act, effect).await?;
         self.desk.look();
         Ok(task)
+    }
+
+    /// Puts what waits in another order; `tasks` names all of it.
+    pub async fn reorder_tasks(
+        self: &Arc<Self>,
+        who: &Principal,
+        session: SessionId,
+        tasks: Vec<TaskId>,
+    ) -> Result<Vec<Task>, ActError> {
+        let effect = async |store: Arc<store::Store>, permit| store.reorder_tasks(permit).await;
+        self.perform(who, ReorderTasks { session, tasks }, effect).await
     }
 
     /// Tasks of a session after a place in the order, the oldest first.
@@ -290,7 +319,8 @@ impl Runtime {
         Ok(self.store.list_approvals(permit, all, limit).await?)
     }
 
-    /// Allows an effect that waits, by one of the choices that were shown with it. `effect` is the digest of what the caller saw.
+    /// Allows an effect that waits, by one of the choices that were shown with it, and those that are like it if that is
+    /// wanted. `effect` is the digest of what the caller saw.
     pub async fn allow_approval(
         self: &Arc<Self>,
         who: &Principal,
@@ -298,14 +328,26 @@ impl Runtime {
         approval: ApprovalId,
         effect: String,
         choice: String,
+        wider: Option<WiderConsent>,
     ) -> Result<Approval, ActError> {
-        let this = Arc::clone(self);
+        let consent = ConsentId::random();
+        let claim = self.auth.claim(who, &consent.to_string());
+        let act = AllowApproval { session, approval, effect, choice, wider, consent, claim, by: None };
+        self.decide_to_allow(who, act).await
+    }
+
+    async fn decide_to_allow(
+        self: &Arc<Self>,
+        who: &Principal,
+        act: AllowApproval,
+    ) -> Result<Approval, ActError> {
+        let (this, approval) = (Arc::clone(self), act.approval);
         let allowed = async move |store: Arc<store::Store>, permit| {
-            let allowed = store.allow_approval(permit).await?;
+            let allowed = store.allow_approval(permit, this.bounds.four_eyes).await?;
             this.desk.answer(approval, allowed.choice.clone());
             Ok(allowed)
         };
-        self.perform(who, AllowApproval { session, approval, effect, choice }, allowed).await
+        self.perform(who, act, allowed).await
     }
 
     /// Denies an effect that waits.

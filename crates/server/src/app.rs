@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    auth, backup, events, health, keys, ledger, lending, passes, policies, repos, secrets, sessions, setup,
-    status, steps, users, worktrees,
+    approvals, auth, backup, events, health, keys, ledger, lending, lineage, passes, policies, repos,
+    secrets, sessions, setup, status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -177,9 +177,16 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(sessions::stop))
         .routes(routes!(sessions::resume))
         .routes(routes!(sessions::close))
-        .routes(routes!(sessions::approvals))
-        .routes(routes!(sessions::allow))
-        .routes(routes!(sessions::deny))
+        .routes(routes!(lineage::fork))
+        .routes(routes!(lineage::spawn))
+        .routes(routes!(lineage::read))
+        .routes(routes!(lineage::reorder))
+        .routes(routes!(lineage::undo))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::allow))
+        .routes(routes!(approvals::deny))
+        .routes(routes!(approvals::consents))
+        .routes(routes!(approvals::revoke))
         .routes(routes!(policies::list, policies::add))
         .routes(routes!(policies::remove))
         .routes(routes!(policies::try_policy))

@@ -105,9 +105,16 @@ routes! {
     POST "/api/v1/sessions/{session}/stop" Action("session.stop");
     POST "/api/v1/sessions/{session}/resume" Action("session.resume");
     POST "/api/v1/sessions/{session}/close" Action("session.close");
+    POST "/api/v1/sessions/{session}/fork" Action("session.fork");
+    POST "/api/v1/sessions/{session}/spawn" Action("session.spawn");
+    GET "/api/v1/sessions/{session}/lineage" Action("session.read");
+    PUT "/api/v1/sessions/{session}/queue" Action("session.reorder");
+    POST "/api/v1/sessions/{session}/undo" Action("session.undo");
     GET "/api/v1/sessions/{session}/approvals" Action("session.read");
     POST "/api/v1/sessions/{session}/approvals/{approval}/allow" Action("approval.allow");
     POST "/api/v1/sessions/{session}/approvals/{approval}/deny" Action("approval.deny");
+    GET "/api/v1/sessions/{session}/consents" Action("session.read");
+    DELETE "/api/v1/sessions/{session}/consents/{consent}" Action("consent.revoke");
 
     GET "/api/v1/policies" Action("policy.read");
     POST "/api/v1/policies" Action("policy.add");

@@ -58,6 +58,13 @@ keys! {
     "ledger.retention_days" = "365": "how long entries of the ledger are kept, 1 to 3650";
     "limits.requests_per_minute" = "600": "per caller; 0 turns it off outside production";
     "agents.path" = "/usr/local/bin:/usr/bin:/bin": "directories in which programs of agents are looked for, with `:` between them";
+    "sessions.depth" = "3": "how many sessions may be opened for one another, 0 to 16";
+    "sessions.fan_out" = "8": "how many sessions that are open may be opened for one, 0 to 1000";
+    "sessions.per_person" = "64": "most tasks of one person that are at work at once, 1 to 256";
+    "sessions.goes_on" = "false": "begin what waits in a session though the task before it failed";
+    "sessions.notice" = "": "what a session is told of the end of one that was opened for it, with {session} {task} {title} {state} {why} {text}; empty: the usual text";
+    "sessions.four_eyes" = "false": "whoever asked for a task decides nothing that it asks for";
+    "sessions.answer_seconds" = "60": "how long a question of an agent waits while somebody looks on, 1 to 86400; then it is denied";
     "limits.body_bytes" = "1048576": "largest request body, up to 10485760";
     "limits.sockets" = "500": "most live connections";
     "limits.sockets_per_user" = "20": "most live connections of one user";
@@ -155,6 +162,8 @@ pub(crate) struct Settings {
     pub requests_per_minute: usize,
     /// Where programs of agents are looked for.
     pub agent_path: String,
+    /// How far sessions go.
+    pub bounds: runtime::SessionBounds,
     /// Largest request body.
     pub body_bytes: usize,
     /// Most live connections.
@@ -309,6 +318,20 @@ impl Reader<'_> {
         usize::try_from(number).map_err(|_| self.bad(name, "too large for this machine"))
     }
 
+    fn bounds(&self) -> Result<runtime::SessionBounds, SettingsError> {
+        let notice = self.text("sessions.notice").parse();
+        Ok(runtime::SessionBounds {
+            depth: u32::try_from(self.number("sessions.depth", 0, 16)?).unwrap_or(0),
+            fan_out: u32::try_from(self.number("sessions.fan_out", 0, 1_000)?).unwrap_or(0),
+            per_person: self.size("sessions.per_person", 1, 256)?,
+            goes_on: self.flag("sessions.goes_on")?,
+            notice: notice
+                .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,
+            four_eyes: self.flag("sessions.four_eyes")?,
+            answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
+        })
+    }
+
     fn file(&self, name: &'static str) -> Option<PathBuf> {
         let text = self.text(name);
         // Relative paths are meant from where the configuration stands.
@@ -390,6 +413,7 @@ impl Reader<'_> {
             retention_days: i64::try_from(self.number("ledger.retention_days", 1, 3_650)?).unwrap_or(365),
             requests_per_minute: self.size("limits.requests_per_minute", 0, 1_000_000)?,
             agent_path: self.text("agents.path").to_owned(),
+            bounds: self.bounds()?,
             body_bytes: self.size("limits.body_bytes", 1_024, 10_485_760)?,
             sockets: self.size("limits.sockets", 1, 100_000)?,
             sockets_per_user: self.size("limits.sockets_per_user", 1, 100_000)?,

@@ -3,10 +3,13 @@
 //! Invariant: of all who decide one wins, by one statement of the database; what is over stays so.
 
 use access::{AllowApproval, DenyApproval, Permit, ReadSession};
-use model::{ApprovalId, ApprovalState, Millis, SessionId, TaskId, TaskState, UserId};
+use model::{
+    ApprovalId, ApprovalState, ConsentId, ConsentScope, Millis, SessionId, TaskId, TaskState, UserId,
+};
 use serde_json::Value as Json;
 
-use crate::engine::{EngineError, Row, Value};
+use crate::consents::Keep;
+use crate::engine::{EngineError, Row, Tx, Value};
 use crate::sessions::state;
 use crate::store::{odd, parsed};
 use crate::tasks::AtWork;
@@ -35,6 +38,8 @@ pub struct Approval {
     pub created_at: Millis,
     /// When it was decided.
     pub decided_at: Option<Millis>,
+    /// The consent by which it was, if nobody was asked.
+    pub consent: Option<ConsentId>,
 }
 
 /// An effect to ask about.
@@ -46,16 +51,14 @@ pub struct NewApproval {
     pub effect: String,
     /// How it is shown.
     pub body: Json,
+    /// What kind of effect.
+    pub kind: String,
+    /// What effects that are the same have in common; nothing, if too little is known of it.
+    pub likeness: Option<String>,
 }
 
-/// What somebody decided.
-struct Decided {
-    session: SessionId,
-    approval: ApprovalId,
-    effect: String,
-    choice: Option<String>,
-    who: UserId,
-}
+/// What a consent to one effect that nobody waits for any more is good for: once, for a day.
+const LATER: (i64, Millis) = (1, 24 * 60 * 60 * 1_000);
 
 /// Whether this choice was shown with the effect, as one that allows it.
 fn offers(body: &Json, choice: &str) -> bool {
@@ -67,7 +70,7 @@ fn offers(body: &Json, choice: &str) -> bool {
 macro_rules! approval_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT id, session, task, effect, body, state, choice, decided_by, created_at, decided_at FROM approvals ",
+            "SELECT id, session, task, effect, body, state, choice, decided_by, created_at, decided_at, consent FROM approvals ",
             $rest
         )
     };
@@ -78,7 +81,7 @@ impl Store {
     pub async fn open_approval(&self, work: &AtWork, new: NewApproval) -> Result<Approval, StoreError> {
         let mut tx = self.engine.write().await?;
         let seq = tx.next("approvals").await?;
-        let args: [Value; 7] = [
+        let args: [Value; 9] = [
             new.id.to_string().into(),
             seq.into(),
             work.session().to_string().into(),
@@ -86,55 +89,99 @@ impl Store {
             new.effect.into(),
             new.body.to_string().into(),
             self.clock.now().into(),
+            new.kind.into(),
+            new.likeness.unwrap_or_default().into(),
         ];
-        let sql = "INSERT INTO approvals (id, seq, session, task, effect, body, state, created_at) \
-                   VALUES ($1, $2, $3, $4, $5, $6, 'open', $7)";
+        let sql = "INSERT INTO approvals (id, seq, session, task, effect, body, state, created_at, kind, likeness) \
+                   VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, $8, $9)";
         tx.exec(sql, &args).await?;
         self.session_changed(tx, work.session()).await?;
         self.publish();
         self.approval_row(new.id).await
     }
 
-    /// Allows; the effect must be the one that was shown.
-    pub async fn allow_approval(&self, permit: Permit<AllowApproval>) -> Result<Approval, StoreError> {
+    /// Allows; the effect must be the one that was shown. With four eyes whoever asked for the task does not.
+    pub async fn allow_approval(
+        &self,
+        permit: Permit<AllowApproval>,
+        four_eyes: bool,
+    ) -> Result<Approval, StoreError> {
         let who = permit.user();
-        let AllowApproval { session, approval, effect, choice } = permit.into_act();
-        self.decide(Decided { session, approval, effect, choice: Some(choice), who }).await
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        let asked = open(&mut tx, act.session, act.approval, &act.effect).await?;
+        if !offers(&asked.body, &act.choice) {
+            return unusable("that is none of the choices that allow it");
+        }
+        if four_eyes && asked.asked_by == who {
+            return unusable(
+                "whoever asked for a task does not decide what it asks for; somebody else has to",
+            );
+        }
+        if let Some(consent) = act.by {
+            self.use_consent(&mut tx, consent).await?;
+        }
+        let same = Keep {
+            id: act.consent,
+            scope: ConsentScope::Session,
+            session: act.session,
+            approval: act.approval,
+            kind: asked.kind,
+            likeness: asked.likeness.clone(),
+            beneath: None,
+            uses: LATER.0,
+            lasts: LATER.1,
+            given_by: who,
+            claim: act.claim,
+        };
+        let keep = match act.wider {
+            Some(wider) => {
+                let likeness = same.likeness.clone().filter(|_| wider.beneath.is_none());
+                let (scope, beneath, uses, lasts) = (wider.scope, wider.beneath, wider.uses, wider.lasts);
+                Some(Keep { scope, likeness, beneath, uses, lasts, ..same })
+            }
+            // The agent that asked is gone; when it asks the same again, this is its answer.
+            None if asked.is_left => Some(same).filter(|keep| keep.likeness.is_some()),
+            None => None,
+        };
+        if let Some(keep) = keep {
+            if keep.likeness.is_none() && keep.beneath.is_none() {
+                return unusable("too little is known of this effect to say what is like it; allow it once");
+            }
+            self.keep_consent(&mut tx, keep).await?;
+        }
+        let by = act.by.map(|id| id.to_string());
+        self.decided(tx, act.session, act.approval, Some(act.choice), who, by).await
     }
 
     /// Denies; the effect must be the one that was shown.
     pub async fn deny_approval(&self, permit: Permit<DenyApproval>) -> Result<Approval, StoreError> {
         let who = permit.user();
         let DenyApproval { session, approval, effect } = permit.into_act();
-        self.decide(Decided { session, approval, effect, choice: None, who }).await
+        let mut tx = self.engine.write().await?;
+        open(&mut tx, session, approval, &effect).await?;
+        self.decided(tx, session, approval, None, who, None).await
     }
 
-    async fn decide(&self, decided: Decided) -> Result<Approval, StoreError> {
-        let Decided { session, approval, effect, choice, who } = decided;
-        let mut tx = self.engine.write().await?;
-        let sql = "SELECT effect, state, body FROM approvals WHERE id = $1 AND session = $2";
-        let row = tx.row(sql, &[approval.to_string().into(), session.to_string().into()]).await?;
-        let row = row.ok_or(StoreError::Dangling("approval"))?;
-        let unusable = |why: &str| Err(StoreError::Unusable(why.to_owned()));
-        if row.text(1)? != ApprovalState::Open.word() {
-            return unusable("it was decided before");
-        }
-        if row.text(0)? != effect {
-            return unusable("that is not the effect that waits; look at it again");
-        }
-        let body: Json = serde_json::from_str(row.text(2)?).map_err(|_| EngineError::from(odd(2)))?;
-        if choice.as_deref().is_some_and(|choice| !offers(&body, choice)) {
-            return unusable("that is none of the choices that allow it");
-        }
+    async fn decided(
+        &self,
+        mut tx: Tx,
+        session: SessionId,
+        approval: ApprovalId,
+        choice: Option<String>,
+        who: UserId,
+        by: Option<String>,
+    ) -> Result<Approval, StoreError> {
         let to = if choice.is_some() { ApprovalState::Allowed } else { ApprovalState::Denied };
-        let sql = "UPDATE approvals SET state = $2, choice = $3, decided_by = $4, decided_at = $5 \
+        let sql = "UPDATE approvals SET state = $2, choice = $3, decided_by = $4, decided_at = $5, consent = $6 \
                    WHERE id = $1 AND state = 'open'";
-        let args: [Value; 5] = [
+        let args: [Value; 6] = [
             approval.to_string().into(),
             to.word().into(),
             choice.into(),
             who.to_string().into(),
             self.clock.now().into(),
+            by.into(),
         ];
         if tx.exec(sql, &args).await? == 0 {
             return unusable("it was decided before");
@@ -191,6 +238,47 @@ impl Store {
     }
 }
 
+fn unusable<T>(why: &str) -> Result<T, StoreError> {
+    Err(StoreError::Unusable(why.to_owned()))
+}
+
+/// What is known of a question that waits.
+struct Asked {
+    body: Json,
+    kind: String,
+    likeness: Option<String>,
+    asked_by: UserId,
+    /// Whether the task that asked is over.
+    is_left: bool,
+}
+
+/// The question, if it waits and is the one that was shown.
+async fn open(
+    tx: &mut Tx,
+    session: SessionId,
+    approval: ApprovalId,
+    effect: &str,
+) -> Result<Asked, StoreError> {
+    let sql = "SELECT a.effect, a.state, a.body, a.kind, a.likeness, t.asked_by, t.state \
+               FROM approvals a JOIN tasks t ON t.id = a.task WHERE a.id = $1 AND a.session = $2";
+    let row = tx.row(sql, &[approval.to_string().into(), session.to_string().into()]).await?;
+    let row = row.ok_or(StoreError::Dangling("approval"))?;
+    if row.text(1)? != ApprovalState::Open.word() {
+        return unusable("it was decided before");
+    }
+    if row.text(0)? != effect {
+        return unusable("that is not the effect that waits; look at it again");
+    }
+    let state: TaskState = parsed(&row, 6)?;
+    Ok(Asked {
+        body: serde_json::from_str(row.text(2)?).map_err(|_| EngineError::from(odd(2)))?,
+        kind: row.text(3)?.to_owned(),
+        likeness: Some(row.text(4)?.to_owned()).filter(|text| !text.is_empty()),
+        asked_by: parsed(&row, 5)?,
+        is_left: !matches!(state, TaskState::Running | TaskState::Held),
+    })
+}
+
 fn approval(row: &Row) -> Result<Approval, EngineError> {
     Ok(Approval {
         id: parsed(row, 0)?,
@@ -203,5 +291,6 @@ fn approval(row: &Row) -> Result<Approval, EngineError> {
         decided_by: row.opt_text(7)?.map(str::parse).transpose().map_err(|_| odd(7))?,
         created_at: row.int(8)?,
         decided_at: row.opt_int(9)?,
+        consent: row.opt_text(10)?.map(str::parse).transpose().map_err(|_| odd(10))?,
     })
 }

@@ -9,7 +9,7 @@ use access::{
     WorktreeFacts,
 };
 use model::{
-    AgentName, DisplayName, EventKind, HoldCause, Millis, Role, SessionId, TaskId, TaskState, UserId,
+    AgentName, Born, DisplayName, EventKind, HoldCause, Millis, Role, SessionId, TaskId, TaskState, UserId,
     WorktreeId,
 };
 
@@ -47,6 +47,10 @@ pub struct Session {
     pub at_work: Option<TaskId>,
     /// How many tasks wait.
     pub queued: i64,
+    /// Where it comes from, if from another.
+    pub origin: Option<Origin>,
+    /// How many were opened for one another before it.
+    pub depth: i64,
 }
 
 impl Session {
@@ -80,6 +84,18 @@ pub struct SessionFilter {
     pub closed: bool,
 }
 
+/// Where a session comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// From which.
+    pub parent: SessionId,
+    /// How.
+    pub born: Born,
+    /// The last step that it has of the other, where it goes on from there.
+    pub at: Option<i64>,
+}
+
+/// The columns of a session, for [`session`].
 macro_rules! session_columns {
     ($rest:literal) => {
         concat!(
@@ -88,12 +104,14 @@ macro_rules! session_columns {
             "(SELECT t.id FROM tasks t WHERE t.session = s.id AND t.state IN ('running', 'held')), ",
             "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
             "w.tier, w.archived_at, ",
-            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) ",
+            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
+            "s.parent, s.born, s.forked_at, s.depth ",
             "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
             $rest
         )
     };
 }
+pub(crate) use session_columns;
 
 impl Store {
     /// One session.
@@ -187,6 +205,11 @@ impl Store {
                    WHERE session = $1 AND state = 'queued'";
         let why = "the session was closed before its turn came";
         tx.exec(sql, &[session.to_string().into(), why.into(), now.into()]).await?;
+        let sql = "SELECT 1 FROM tasks WHERE session = $1 AND state IN ('running', 'held')";
+        if tx.row(sql, &[session.to_string().into()]).await?.is_none() {
+            self.expire_approvals(&mut tx, session).await?;
+        }
+        self.note_end(&mut tx, session).await?;
         self.session_changed(tx, session).await?;
         self.session_row(session).await
     }
@@ -218,7 +241,13 @@ pub(crate) async fn lock_open(tx: &mut Tx, session: SessionId) -> Result<(), Sto
     }
 }
 
-fn session(row: &Row) -> Result<Session, EngineError> {
+fn origin(row: &Row) -> Result<Option<Origin>, EngineError> {
+    let Some(parent) = row.opt_text(18)? else { return Ok(None) };
+    let parent = parent.parse().map_err(|_| odd(18))?;
+    Ok(Some(Origin { parent, born: parsed(row, 19)?, at: row.opt_int(20)? }))
+}
+
+pub(crate) fn session(row: &Row) -> Result<Session, EngineError> {
     let worktree = WorktreeFacts {
         id: parsed(row, 1)?,
         owners: owners(row, 17)?,
@@ -240,6 +269,8 @@ fn session(row: &Row) -> Result<Session, EngineError> {
         closed_at: row.opt_int(12)?,
         at_work: row.opt_text(13)?.map(str::parse).transpose().map_err(|_| odd(13))?,
         queued: row.int(14)?,
+        origin: origin(row)?,
+        depth: row.int(21)?,
     })
 }
 

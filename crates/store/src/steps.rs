@@ -54,6 +54,20 @@ impl Store {
         Ok(rows.iter().map(step).collect::<Result<_, _>>()?)
     }
 
+    /// Steps of a session before a place that somebody said or did, the newest first.
+    pub async fn steps_before(
+        &self,
+        permit: Permit<ReadSession>,
+        before: i64,
+        limit: i64,
+    ) -> Result<Vec<Step>, StoreError> {
+        let session = permit.into_act().session;
+        let sql = "SELECT session, seq, at, task, kind, body FROM steps WHERE session = $1 AND seq < $2 \
+                   AND kind IN ('user', 'assistant', 'tool_use') ORDER BY seq DESC LIMIT $3";
+        let rows = self.engine.rows(sql, &[session.to_string().into(), before.into(), limit.into()]).await?;
+        Ok(rows.iter().map(step).collect::<Result<_, _>>()?)
+    }
+
     /// The place of the last step of a session, for whoever goes on writing there.
     pub async fn last_step(&self, session: SessionId) -> Result<i64, StoreError> {
         let sql = "SELECT steps FROM sessions WHERE id = $1";

@@ -43,6 +43,8 @@ pub struct Task {
     pub stopping_at: Option<Millis>,
     /// When it ended.
     pub ended_at: Option<Millis>,
+    /// When what it changed in the tree was taken back.
+    pub undone_at: Option<Millis>,
 }
 
 /// A task that was begun, until somebody says how it ended.
@@ -94,6 +96,8 @@ pub struct Waiting {
     /// Which.
     pub task: TaskId,
     /// Who asked.
+    pub asked_by: UserId,
+    /// The same, to be judged again.
     pub claim: String,
 }
 
@@ -111,16 +115,23 @@ pub enum Stopping {
 macro_rules! task_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT id, session, seq, asked_by, state, shown, run, why, created_at, started_at, stopping_at, ended_at ",
+            "SELECT id, session, seq, asked_by, state, shown, run, why, created_at, started_at, stopping_at, ended_at, undone_at ",
             "FROM tasks ",
             $rest
         )
     };
 }
+pub(crate) use task_columns;
 
 impl Store {
-    /// Puts a task behind those that wait. One that finds nothing waiting is begun though the last one failed.
-    pub async fn queue_task(&self, permit: Permit<PromptSession>, shown: String) -> Result<Task, StoreError> {
+    /// Puts a task behind those that wait. One that finds nothing waiting is begun though the last one failed. What is told of
+    /// a child's end ends no hold, finds room, and is told once.
+    pub async fn queue_task(
+        &self,
+        permit: Permit<PromptSession>,
+        shown: String,
+        child: Option<SessionId>,
+    ) -> Result<Task, StoreError> {
         let asked_by = permit.user();
         let act = permit.into_act();
         let session: Value = act.session.to_string().into();
@@ -130,10 +141,11 @@ impl Store {
         lock_open(&mut tx, act.session).await?;
         let sql = "SELECT COUNT(*) FROM tasks WHERE session = $1 AND state = 'queued'";
         let waiting = tx.row(sql, std::slice::from_ref(&session)).await?.map_or(Ok(0), |row| row.int(0))?;
-        if waiting >= MOST_QUEUED {
+        if let Some(child) = child {
+            self.settle_notice(&mut tx, child, true).await?;
+        } else if waiting >= MOST_QUEUED {
             return Err(StoreError::Full("waiting tasks", MOST_QUEUED));
-        }
-        if waiting == 0 {
+        } else if waiting == 0 {
             tx.exec("UPDATE sessions SET held = NULL WHERE id = $1", std::slice::from_ref(&session)).await?;
         }
         let seq = tx.next("tasks").await?;
@@ -170,14 +182,15 @@ impl Store {
 
     /// The first in line of each open session that holds nothing back and has nothing at work.
     pub async fn waiting_tasks(&self, most: i64) -> Result<Vec<Waiting>, StoreError> {
-        let sql = "SELECT t.session, t.id, t.claim FROM tasks t JOIN sessions s ON s.id = t.session \
+        let sql = "SELECT t.session, t.id, t.claim, t.asked_by FROM tasks t JOIN sessions s ON s.id = t.session \
                    WHERE t.state = 'queued' AND s.held IS NULL AND s.closed_at IS NULL \
                    AND t.seq = (SELECT MIN(q.seq) FROM tasks q WHERE q.session = t.session AND q.state = 'queued') \
                    AND NOT EXISTS (SELECT 1 FROM tasks r WHERE r.session = t.session AND r.state IN ('running', 'held')) \
                    ORDER BY t.seq LIMIT $1";
         let rows = self.engine.rows(sql, &[most.into()]).await?;
         let waiting = |row: &Row| -> Result<Waiting, EngineError> {
-            Ok(Waiting { session: parsed(row, 0)?, task: parsed(row, 1)?, claim: row.text(2)?.to_owned() })
+            let (session, task, asked_by) = (parsed(row, 0)?, parsed(row, 1)?, parsed(row, 3)?);
+            Ok(Waiting { session, task, asked_by, claim: row.text(2)?.to_owned() })
         };
         Ok(rows.iter().map(waiting).collect::<Result<_, _>>()?)
     }
@@ -233,6 +246,8 @@ impl Store {
         let holds = end.holds.or(wanted).map(HoldCause::word);
         let args = [work.session.to_string().into(), holds.into(), end.agent_session.clone().into()];
         tx.exec(sql, &args).await?;
+        self.expire_approvals(&mut tx, work.session).await?;
+        self.note_end(&mut tx, work.session).await?;
         self.session_changed(tx, work.session).await
     }
 
@@ -271,6 +286,7 @@ impl Store {
             TaskState::Queued => {
                 let sql = "UPDATE tasks SET state = 'stopped', why = $2, ended_at = $3, prompt = NULL WHERE id = $1";
                 tx.exec(sql, &[id, "it was cancelled before its turn came".into(), now]).await?;
+                self.note_end(&mut tx, act.session).await?;
                 Stopping::Cancelled(found.id)
             }
             TaskState::Running | TaskState::Held => {
@@ -290,7 +306,8 @@ impl Store {
         Ok(self.engine.rows(sql, &[]).await?.iter().map(task).collect::<Result<_, EngineError>>()?)
     }
 
-    /// Says of a task that nobody carries out that it is over; false if it was.
+    /// Says of a task that nobody carries out that it is over; false if it was. What it asked stays: whoever allows it now is
+    /// asked no more when the agent comes back to it.
     pub async fn abandon_task(&self, left: &Task) -> Result<bool, StoreError> {
         let mut tx = self.engine.write().await?;
         let (to, why, holds) = match left.stopping_at {
@@ -303,17 +320,23 @@ impl Store {
         if tx.exec(sql, &args).await? == 0 {
             return Ok(false);
         }
-        let sql =
-            "UPDATE approvals SET state = 'expired', decided_at = $2 WHERE task = $1 AND state = 'open'";
-        tx.exec(sql, &[left.id.to_string().into(), self.clock.now().into()]).await?;
         let sql = "UPDATE sessions SET held = $2 WHERE id = $1";
         tx.exec(sql, &[left.session.to_string().into(), holds.word().into()]).await?;
+        self.note_end(&mut tx, left.session).await?;
         self.session_changed(tx, left.session).await?;
         self.publish();
         Ok(true)
     }
 
-    async fn task_row(&self, id: TaskId) -> Result<Task, StoreError> {
+    /// Nobody waits for an answer any more: the conversation went on, or is closed.
+    pub(crate) async fn expire_approvals(&self, tx: &mut Tx, session: SessionId) -> Result<(), StoreError> {
+        let sql =
+            "UPDATE approvals SET state = 'expired', decided_at = $2 WHERE session = $1 AND state = 'open'";
+        tx.exec(sql, &[session.to_string().into(), self.clock.now().into()]).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn task_row(&self, id: TaskId) -> Result<Task, StoreError> {
         let row = self.engine.row(task_columns!("WHERE id = $1"), &[id.to_string().into()]).await?;
         row.as_ref().map_or(Err(StoreError::Missing("task")), |row| Ok(task(row)?))
     }
@@ -340,7 +363,7 @@ pub(crate) async fn reseal_prompts(
     Ok(done)
 }
 
-fn task(row: &Row) -> Result<Task, EngineError> {
+pub(crate) fn task(row: &Row) -> Result<Task, EngineError> {
     Ok(Task {
         id: parsed(row, 0)?,
         session: parsed(row, 1)?,
@@ -354,5 +377,6 @@ fn task(row: &Row) -> Result<Task, EngineError> {
         started_at: row.opt_int(9)?,
         stopping_at: row.opt_int(10)?,
         ended_at: row.opt_int(11)?,
+        undone_at: row.opt_int(12)?,
     })
 }

@@ -43,6 +43,8 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
         "the daemon says of what nobody carries out that it failed, and closes what was asked there",
     ),
     ("hold_session", "keeps back what nobody may begin"),
+    ("due_notices", "ends that are to be told; each is told by a permit"),
+    ("drop_notice", "what nobody may be told any more is not told"),
     ("last_step", "where the writer of steps goes on: a number"),
     (
         "append_steps",
@@ -53,6 +55,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),
+    ("consents_to", "takes the task that is at work; each is used by a permit of who gave it"),
     ("expire_approval", "takes the task that is at work"),
     // Before a request is judged.
     ("answers", "a handle on remembered answers and nothing else"),

@@ -79,6 +79,31 @@ impl Client {
         self.call("POST", &format!("/api/v1/sessions/{}/close", part(id)), NOTHING)
     }
 
+    /// Goes on from a place of a session's conversation.
+    pub fn fork_session(&self, id: &str, body: &ForkRequest) -> Called<Session> {
+        self.call("POST", &format!("/api/v1/sessions/{}/fork", part(id)), Some(body))
+    }
+
+    /// Opens a session for another, and asks it for something.
+    pub fn spawn_session(&self, id: &str, body: &SpawnRequest) -> Called<Spawned> {
+        self.call("POST", &format!("/api/v1/sessions/{}/spawn", part(id)), Some(body))
+    }
+
+    /// Where a session comes from and what comes from it.
+    pub fn lineage(&self, id: &str) -> Called<Lineage> {
+        self.call("GET", &format!("/api/v1/sessions/{}/lineage", part(id)), NOTHING)
+    }
+
+    /// Puts what waits in another order.
+    pub fn reorder_tasks(&self, id: &str, tasks: Vec<String>) -> Called<TaskList> {
+        self.call("PUT", &format!("/api/v1/sessions/{}/queue", part(id)), Some(&ReorderRequest { tasks }))
+    }
+
+    /// Takes back what a task changed in the tree.
+    pub fn undo_task(&self, id: &str, body: &UndoRequest) -> Called<Task> {
+        self.call("POST", &format!("/api/v1/sessions/{}/undo", part(id)), Some(body))
+    }
+
     /// What happened after a place.
     pub fn steps(&self, id: &str, after: i64) -> Called<StepPage> {
         let query = query(&[("after", Some(after.to_string()))]);
@@ -101,5 +126,16 @@ impl Client {
     pub fn deny_approval(&self, id: &str, approval: &str, body: &DenyRequest) -> Called<Approval> {
         let path = format!("/api/v1/sessions/{}/approvals/{}/deny", part(id), part(approval));
         self.call("POST", &path, Some(body))
+    }
+
+    /// Consents that hold in a session.
+    pub fn consents(&self, id: &str) -> Called<ConsentList> {
+        self.call("GET", &format!("/api/v1/sessions/{}/consents", part(id)), NOTHING)
+    }
+
+    /// Takes a consent back.
+    pub fn revoke_consent(&self, id: &str, consent: &str) -> Called<()> {
+        let path = format!("/api/v1/sessions/{}/consents/{}", part(id), part(consent));
+        self.call("DELETE", &path, NOTHING)
     }
 }

@@ -47,6 +47,56 @@ pub(crate) enum SessionCommand {
         #[arg(long, short)]
         follow: bool,
     },
+    /// Go on from a place of its conversation, in a session of your own
+    Fork {
+        session: String,
+        /// The place of the last step that the new one has; the last there is unless told
+        #[arg(long)]
+        at: Option<i64>,
+        /// How it is shown; like the other unless told
+        #[arg(long)]
+        title: Option<String>,
+    },
+    /// Open a session for it, within what it may, and ask that for something; it is told of the end
+    Spawn {
+        session: String,
+        /// What; standard input if it is left out
+        prompt: Option<String>,
+        /// Which agent; the same unless told
+        #[arg(long)]
+        agent: Option<String>,
+        /// How it is shown; the agent's name unless told
+        #[arg(long)]
+        title: Option<String>,
+        /// What the agent may do without asking; no more than the other's
+        #[arg(long)]
+        mode: Option<String>,
+        /// Which model it uses
+        #[arg(long)]
+        model: Option<String>,
+        /// Do not tell the session of the end
+        #[arg(long)]
+        silent: bool,
+    },
+    /// Show where it comes from and what comes from it
+    Lineage { session: String },
+    /// Put what waits in it in another order: all tasks that wait, the first first
+    Reorder {
+        session: String,
+        /// The tasks (tsk_…)
+        #[arg(required = true)]
+        tasks: Vec<String>,
+    },
+    /// Take back what its last task changed in the tree, and nothing else
+    Undo {
+        session: String,
+        /// This task; the last that can be unless told
+        #[arg(long)]
+        task: Option<String>,
+        /// Bring back what was taken back
+        #[arg(long)]
+        again: bool,
+    },
     /// Show what happens in it, as it happens
     Attach {
         session: String,
@@ -92,6 +142,26 @@ pub(crate) enum ApprovalCommand {
         /// The id of a choice; the one that allows once unless named
         #[arg(long)]
         choice: Option<String>,
+        /// Also the same again: `session`, or `worktree` for all sessions of its creator there
+        #[arg(long, value_parser = ["session", "worktree"])]
+        scope: Option<String>,
+        /// Also effects of its kind on paths beneath this directory of the worktree
+        #[arg(long, requires = "scope", value_name = "DIR")]
+        beneath: Option<String>,
+        /// How often; 100 unless told
+        #[arg(long, requires = "scope")]
+        uses: Option<i64>,
+        /// For how many hours; 8 unless told
+        #[arg(long, requires = "scope")]
+        hours: Option<i64>,
+    },
+    /// List consents that hold in a session beyond one question
+    Consents { session: String },
+    /// Take a consent back: the next question is asked again
+    Revoke {
+        session: String,
+        /// Which (con_…)
+        consent: String,
     },
     /// Deny an effect that waits
     Deny {

@@ -3,7 +3,8 @@
 use std::io::{IsTerminal, Read};
 
 use api::{
-    AllowRequest, Approval, Client, ClientError, CreateSessionRequest, DenyRequest, SessionFilter, Step,
+    AllowRequest, Approval, Client, ClientError, CreateSessionRequest, DenyRequest, ForkRequest, Lineage,
+    SessionFilter, SpawnRequest, Step, UndoRequest,
 };
 use serde_json::{Value, json};
 
@@ -45,6 +46,39 @@ pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Res
             }
             let text =
                 format!("{} is {}; `palisade session attach {session}` shows it\n", task.id, task.state);
+            Ok(Shown::new(&task, text))
+        }
+        SessionCommand::Fork { session, at, title } => {
+            Ok(show(&client.fork_session(&session, &ForkRequest { at, title })?, &[]))
+        }
+        SessionCommand::Spawn { session, prompt, agent, title, mode, model, silent } => {
+            let prompt = api::Hidden(prompt.map_or_else(from_input, Ok)?);
+            let (command, report) = (Vec::new(), !silent);
+            let wanted = SpawnRequest { prompt, agent, title, mode, model, command, report };
+            let made = client.spawn_session(&session, &wanted)?;
+            let id = &made.session.id;
+            let text = format!("{id} is {}; `palisade session attach {id}` shows it\n", made.task.state);
+            Ok(Shown::new(&made, text))
+        }
+        SessionCommand::Lineage { session } => {
+            let all = client.lineage(&session)?;
+            let this = client.session(&session)?;
+            Ok(Shown::new(&all, tree(&all, &this)))
+        }
+        SessionCommand::Reorder { session, tasks } => {
+            let now = client.reorder_tasks(&session, tasks)?.items;
+            let lines: String = now.iter().map(|task| format!("{}\n", task.id)).collect();
+            Ok(Shown::new(&now, lines))
+        }
+        SessionCommand::Undo { session, task, again } => {
+            let task = client.undo_task(&session, &UndoRequest { task, again })?;
+            let text = match again {
+                true => format!("what {} changed is back\n", task.id),
+                false => format!(
+                    "what {} changed was taken back; `palisade session undo {session} --task {} --again` brings it back\n",
+                    task.id, task.id
+                ),
+            };
             Ok(Shown::new(&task, text))
         }
         SessionCommand::Attach { session, after } => watch(&client, &session, after, None, json),
@@ -103,14 +137,35 @@ pub(super) fn approval(session: &Session, command: ApprovalCommand) -> Result<Sh
             let text = if text.is_empty() { "nothing waits\n".to_owned() } else { text };
             Ok(Shown::new(&found.items, text))
         }
-        ApprovalCommand::Allow { session, approval, choice } => {
+        ApprovalCommand::Allow { session, approval, choice, scope, beneath, uses, hours } => {
             let one = waiting(&client, &session, approval.as_deref())?;
             let choice = choice.or_else(|| once(&one));
             let choice = choice.ok_or_else(|| {
                 Failure::Usage("none of the choices allows it once; name one by --choice".into())
             })?;
-            let body = AllowRequest { effect: one.effect.clone(), choice };
+            let body = AllowRequest { effect: one.effect.clone(), choice, scope, beneath, uses, hours };
             Ok(decided(&client.allow_approval(&one.session, &one.id, &body)?))
+        }
+        ApprovalCommand::Consents { session } => {
+            let held = client.consents(&session)?.items;
+            let row = |one: &api::Consent| {
+                let what =
+                    one.beneath.as_deref().map_or("the same again".into(), |path| format!("beneath {path}"));
+                vec![
+                    one.id.clone(),
+                    one.scope.clone(),
+                    one.kind.clone(),
+                    what,
+                    one.left.to_string(),
+                    moment(one.expires_at),
+                ]
+            };
+            let rows: Vec<_> = held.iter().map(row).collect();
+            Ok(Shown::new(&held, table(&["ID", "WHERE", "KIND", "WHAT", "LEFT", "UNTIL"], &rows)))
+        }
+        ApprovalCommand::Revoke { session, consent } => {
+            client.revoke_consent(&session, &consent)?;
+            Ok(Shown::done("the next one is asked about again\n"))
         }
         ApprovalCommand::Deny { session, approval } => {
             let one = waiting(&client, &session, approval.as_deref())?;
@@ -200,6 +255,38 @@ fn list(client: &Client, filter: &SessionFilter) -> Result<Shown, Failure> {
     };
     let rows: Vec<_> = all.iter().map(row).collect();
     Ok(Shown::new(&all, table(&["ID", "AGENT", "STATE", "WAITING", "SINCE", "TITLE"], &rows)))
+}
+
+/// A line for each session of a tree, each beneath the one it comes from.
+fn tree(all: &Lineage, this: &api::Session) -> String {
+    let mut lines = String::new();
+    let mut line = |depth: usize, one: &api::Session, mark: &str| {
+        let born = one.origin.as_ref().map(|from| format!(" ({})", from.born)).unwrap_or_default();
+        let pad = "  ".repeat(depth);
+        lines.push_str(&format!("{pad}{mark}{} {}{born}: {}\n", one.id, one.title, state(one)));
+    };
+    for (depth, one) in all.ancestors.iter().enumerate() {
+        line(depth, one, "");
+    }
+    let depth = all.ancestors.len();
+    line(depth, this, "* ");
+    let mut waiting: Vec<(usize, &api::Session)> = Vec::new();
+    let of = |parent: &str| {
+        let parent = parent.to_owned();
+        all.descendants
+            .iter()
+            .rev()
+            .filter(move |one| one.origin.as_ref().is_some_and(|from| from.parent == parent))
+    };
+    waiting.extend(of(&this.id).map(|one| (depth + 1, one)));
+    while let Some((depth, one)) = waiting.pop() {
+        line(depth, one, "");
+        waiting.extend(of(&one.id).map(|child| (depth + 1, child)));
+    }
+    if all.more {
+        lines.push_str("(there are more)\n");
+    }
+    lines
 }
 
 fn state(one: &api::Session) -> String {

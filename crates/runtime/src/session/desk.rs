@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use access::{Denied, Permit, Reason, StartTask};
-use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, WorktreeId};
+use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
 use store::{Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -44,6 +44,7 @@ pub(crate) struct Desk {
 struct Working {
     task: TaskId,
     worktree: Option<WorktreeId>,
+    asked_by: Option<UserId>,
     wish: watch::Sender<Option<Wish>>,
 }
 
@@ -61,7 +62,7 @@ impl Working {
 }
 
 /// Takes a session from the desk however its task ended.
-struct Leaving<'a>(&'a Desk, SessionId);
+pub(super) struct Leaving<'a>(&'a Desk, SessionId);
 
 impl Drop for Leaving<'_> {
     fn drop(&mut self) {
@@ -117,6 +118,22 @@ impl Desk {
         false
     }
 
+    /// Keeps a session from beginning anything, as long as nothing is at work in its worktree.
+    pub(super) fn alone(
+        &self,
+        session: SessionId,
+        task: TaskId,
+        worktree: WorktreeId,
+    ) -> Option<Leaving<'_>> {
+        let mut working = self.working();
+        if working.contains_key(&session) || working.values().any(|one| one.worktree == Some(worktree)) {
+            return None;
+        }
+        let (wish, _) = watch::channel(None);
+        working.insert(session, Working { task, worktree: Some(worktree), asked_by: None, wish });
+        Some(Leaving(self, session))
+    }
+
     /// A question that waits; the answer comes to whoever asked.
     pub(super) fn ask(&self, id: ApprovalId) -> oneshot::Receiver<Option<String>> {
         let (answer, heard) = oneshot::channel();
@@ -140,6 +157,9 @@ impl Runtime {
         loop {
             if let Err(error) = self.close_what_nobody_does().await {
                 tracing::warn!(%error, "what nobody carries out could not be closed; it is tried again");
+            }
+            if let Err(error) = self.tell_parents().await {
+                tracing::warn!(%error, "ends of children cannot be told; it is tried again");
             }
             if let Err(error) = self.begin_waiting(&mut begun).await {
                 tracing::warn!(%error, "what waits cannot be read; it is tried again");
@@ -185,10 +205,12 @@ impl Runtime {
             let worktree = facts.map(|facts| facts.worktree.id);
             {
                 let mut working = self.desk.working();
-                if working.contains_key(&waiting.session) {
+                let asked_by = Some(waiting.asked_by);
+                let theirs = working.values().filter(|one| one.asked_by == asked_by).count();
+                if working.contains_key(&waiting.session) || theirs >= self.bounds.per_person {
                     continue;
                 }
-                working.insert(waiting.session, Working { task: waiting.task, worktree, wish });
+                working.insert(waiting.session, Working { task: waiting.task, worktree, asked_by, wish });
             }
             let this = Arc::clone(self);
             begun.spawn(async move { this.attend(waiting, wishes, seat).await });
@@ -203,7 +225,7 @@ impl Runtime {
         wishes: watch::Receiver<Option<Wish>>,
         _seat: OwnedSemaphorePermit,
     ) {
-        let Waiting { session, task, claim } = waiting;
+        let Waiting { session, task, claim, .. } = waiting;
         let _leaving = Leaving(&self.desk, session);
         let who = match self.auth.claimed(&claim, &task.to_string()).await {
             Ok(Some(who)) => who,

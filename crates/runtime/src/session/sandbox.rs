@@ -169,6 +169,20 @@ pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> La
     }
 }
 
+/// Takes what a run changed out of the worktree again, or carries it back; how many paths that were.
+pub(super) async fn undo(
+    launcher: &Launcher,
+    state: &Path,
+    tree: &Path,
+    run: &str,
+    again: bool,
+) -> Result<usize, String> {
+    let words: &[&str] = if again { &["--json", "apply", run] } else { &["--json", "apply", "--undo", run] };
+    let result = told_in(launcher, state, tree, words, CARRYING).await?;
+    let counted = ["applied", "undone", "restored"].into_iter().find_map(|name| result.get(name)?.as_array());
+    Ok(counted.map_or(0, Vec::len))
+}
+
 /// Has the launcher do something to a run: `stop`, `freeze`, `thaw`.
 pub(super) async fn tell(launcher: &Launcher, wanted: &Wanted, verb: &str, run: &str) -> Result<(), String> {
     told(launcher, wanted, &["--json", verb, run], TELLING).await.map(drop)
@@ -180,8 +194,18 @@ async fn told(
     words: &[&str],
     patience: Duration,
 ) -> Result<Value, String> {
-    let mut command: Command = launcher.command(&wanted.state).map_err(|error| error.to_string())?;
-    command.args(words).current_dir(&wanted.tree).stdin(Stdio::null()).kill_on_drop(true);
+    told_in(launcher, &wanted.state, &wanted.tree, words, patience).await
+}
+
+async fn told_in(
+    launcher: &Launcher,
+    state: &Path,
+    tree: &Path,
+    words: &[&str],
+    patience: Duration,
+) -> Result<Value, String> {
+    let mut command: Command = launcher.command(state).map_err(|error| error.to_string())?;
+    command.args(words).current_dir(tree).stdin(Stdio::null()).kill_on_drop(true);
     let output = tokio::time::timeout(patience, command.output()).await;
     let output = output.map_err(|_| "it took too long".to_owned())?.map_err(|error| error.to_string())?;
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

@@ -160,6 +160,30 @@ pub(super) fn digest(question: &Question) -> String {
     hex::encode(Sha256::digest(Words(None).question(question).to_string().as_bytes()))
 }
 
+/// What kind of effect is asked for, by its word.
+pub(super) fn kind(question: &Question) -> String {
+    question.call.kind.map_or_else(|| "other".to_owned(), |kind| kind.word().to_owned())
+}
+
+/// What effects that are the same have in common: all of it but which call it is. Nothing, if it does not say what it does.
+pub(super) fn likeness(question: &Question) -> Option<String> {
+    let call = &question.call;
+    let says = call.input.as_ref().is_some_and(|input| !input.is_null())
+        || call.content.as_ref().is_some_and(|content| !content.is_empty());
+    let mut body = Words(None).changed(call);
+    if let Some(fields) = body.as_object_mut() {
+        fields.remove("call");
+        fields.remove("status");
+    }
+    says.then(|| hex::encode(Sha256::digest(body.to_string().as_bytes())))
+}
+
+/// The choice that allows this once.
+pub(super) fn once(question: &Question) -> Option<String> {
+    let allows = |choice: &&Choice| choice.kind == acp::ChoiceKind::AllowOnce;
+    question.choices.iter().find(allows).map(|choice| choice.id.clone())
+}
+
 /// Words of the protocol in ours: as they are, or as they can be shown.
 struct Words<'a>(Option<&'a Redactor>);
 

@@ -79,6 +79,8 @@ pub(super) struct Turn<'a> {
     flush: Option<Instant>,
     /// Whether its run is kept.
     is_named: bool,
+    /// The place behind the last step that was there before it.
+    begun_at: i64,
 }
 
 impl<'a> Turn<'a> {
@@ -108,6 +110,7 @@ impl<'a> Turn<'a> {
             bytes: 0,
             flush: None,
             is_named: false,
+            begun_at: session.steps.saturating_add(1),
         }
     }
 
@@ -120,7 +123,9 @@ impl<'a> Turn<'a> {
         self.runtime.end_leases_of(&self.consumer());
         let (state, why, holds) = match outcome {
             Outcome::Done(why) => (TaskState::Done, why, None),
-            Outcome::Failed(why) => (TaskState::Failed, why, Some(HoldCause::Failed)),
+            Outcome::Failed(why) => {
+                (TaskState::Failed, why, (!self.runtime.bounds.goes_on).then_some(HoldCause::Failed))
+            }
             Outcome::Stopped(Wish::Person) => {
                 (TaskState::Stopped, "somebody stopped it".into(), Some(HoldCause::Stopped))
             }
@@ -237,6 +242,14 @@ impl<'a> Turn<'a> {
             }
         }
         lent
+    }
+
+    /// What was said before this task, for an agent that does not remember it.
+    async fn record(&self) -> Option<String> {
+        let read = access::ReadSession { session: self.work.session() };
+        let permit = self.runtime.look(self.who, read).await.ok()?;
+        let steps = self.runtime.store.steps_before(permit, self.begun_at, super::recall::STEPS).await;
+        steps.ok().and_then(|steps| super::recall::record(&steps))
     }
 
     async fn carried_out(&mut self, wanted: &Wanted, how: How, prompt: &str) -> Outcome {

@@ -1,5 +1,6 @@
 //! One file per resource: parse, call the runtime, answer.
 
+pub(crate) mod approvals;
 pub(crate) mod auth;
 pub(crate) mod backup;
 pub(crate) mod events;
@@ -7,6 +8,7 @@ pub(crate) mod health;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod lending;
+pub(crate) mod lineage;
 pub(crate) mod passes;
 pub(crate) mod policies;
 pub(crate) mod repos;

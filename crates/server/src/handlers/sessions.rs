@@ -1,12 +1,12 @@
-//! Sessions, their tasks, and what waits there for a person. What happens in them is in [`super::steps`].
+//! Sessions and their tasks. What happens in them is in [`super::steps`], what waits there for a person in [`super::approvals`].
 
 use api::{
-    Agent, AgentList, AllowRequest, Approval, ApprovalList, CreateSessionRequest, DenyRequest, PromptRequest,
-    Session, SessionPage, Stopping, Task, TaskPage,
+    Agent, AgentList, CreateSessionRequest, Origin, PromptRequest, Session, SessionPage, Stopping, Task,
+    TaskPage,
 };
 use axum::extract::State;
 use axum::http::StatusCode;
-use model::{AgentName, ApprovalId, DisplayName, SessionId, TaskId, UserId, WorktreeId};
+use model::{AgentName, DisplayName, SessionId, TaskId, UserId, WorktreeId};
 use runtime::{MOST_PROMPT, NewSession, SessionFilter};
 use utoipa::IntoParams;
 use zeroize::Zeroizing;
@@ -19,10 +19,8 @@ use crate::problem::Problem;
 /// Characters of one word of a command, and words.
 const MOST_WORD: usize = 4_096;
 const MOST_WORDS: usize = 64;
-/// Approvals that are listed.
-const MOST_APPROVALS: i64 = 200;
 
-fn session(row: runtime::Session) -> Session {
+pub(super) fn session(row: runtime::Session) -> Session {
     Session {
         id: row.id().to_string(),
         worktree: row.worktree().to_string(),
@@ -38,10 +36,16 @@ fn session(row: runtime::Session) -> Session {
         steps: row.steps,
         created_at: row.created_at,
         closed_at: row.closed_at,
+        origin: row.origin.map(|from| Origin {
+            parent: from.parent.to_string(),
+            born: from.born.to_string(),
+            at: from.at,
+        }),
+        depth: row.depth,
     }
 }
 
-fn task(row: runtime::Task) -> Task {
+pub(super) fn task(row: runtime::Task) -> Task {
     Task {
         id: row.id.to_string(),
         session: row.session.to_string(),
@@ -55,21 +59,7 @@ fn task(row: runtime::Task) -> Task {
         started_at: row.started_at,
         stopping_at: row.stopping_at,
         ended_at: row.ended_at,
-    }
-}
-
-fn approval(row: runtime::Approval) -> Approval {
-    Approval {
-        id: row.id.to_string(),
-        session: row.session.to_string(),
-        task: row.task.to_string(),
-        effect: row.effect,
-        asks: row.body,
-        state: row.state.to_string(),
-        choice: row.choice,
-        decided_by: row.decided_by.map(|user| user.to_string()),
-        created_at: row.created_at,
-        decided_at: row.decided_at,
+        undone_at: row.undone_at,
     }
 }
 
@@ -137,6 +127,42 @@ pub(crate) async fn list(
     Ok(axum::Json(SessionPage { items, next: page.next.map(|id| id.to_string()) }))
 }
 
+/// Whether an agent can be told these.
+pub(super) fn settings_fit(
+    mode: Option<&str>,
+    model: Option<&str>,
+    command: &[String],
+) -> Result<(), String> {
+    for (name, word) in [("mode", mode), ("model", model)] {
+        if let Some(word) = word
+            && (word.is_empty()
+                || word.len() > 80
+                || !word.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b))
+                || crate::logs::holds_secret(word))
+        {
+            return Err(format!("`{name}`: expected 1 to 80 letters, digits and `._:/-`"));
+        }
+    }
+    let fits =
+        |word: &String| word.len() <= MOST_WORD && !word.contains('\0') && !crate::logs::holds_secret(word);
+    match command.len() <= MOST_WORDS && command.iter().all(fits) {
+        true => Ok(()),
+        false => Err(format!(
+            "`command`: at most {MOST_WORDS} words of {MOST_WORD} characters, none of which holds a secret"
+        )),
+    }
+}
+
+/// What is asked, if it can be.
+pub(super) fn prompt_fits(prompt: api::Hidden) -> Result<Zeroizing<String>, String> {
+    let prompt = Zeroizing::new(prompt.into_text());
+    let length = prompt.chars().take(MOST_PROMPT + 1).count();
+    match prompt.trim().is_empty() || length > MOST_PROMPT {
+        true => Err(format!("`prompt`: 1 to {MOST_PROMPT} characters, not only spaces")),
+        false => Ok(prompt),
+    }
+}
+
 /// Opens a session in a worktree; nothing runs before something is asked.
 #[utoipa::path(post, path = "/api/v1/sessions", tag = "sessions", request_body = CreateSessionRequest,
     responses((status = 201, body = Session)))]
@@ -150,28 +176,7 @@ pub(crate) async fn create(
     let agent: AgentName = field(&app, &who, ACTION, "agent", &body.agent).await?;
     let title: DisplayName =
         kept(&app, &who, ACTION, "title", body.title.as_deref().unwrap_or(&body.agent)).await?;
-    for (name, word) in [("mode", &body.mode), ("model", &body.model)] {
-        if let Some(word) = word
-            && (word.is_empty()
-                || word.len() > 80
-                || !word.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b))
-                || crate::logs::holds_secret(word))
-        {
-            return Err(refused(
-                &app,
-                &who,
-                ACTION,
-                format!("`{name}`: expected 1 to 80 letters, digits and `._:/-`"),
-            )
-            .await);
-        }
-    }
-    let fits =
-        |word: &String| word.len() <= MOST_WORD && !word.contains('\0') && !crate::logs::holds_secret(word);
-    if body.command.len() > MOST_WORDS || !body.command.iter().all(fits) {
-        let why = format!(
-            "`command`: at most {MOST_WORDS} words of {MOST_WORD} characters, none of which holds a secret"
-        );
+    if let Err(why) = settings_fit(body.mode.as_deref(), body.model.as_deref(), &body.command) {
         return Err(refused(&app, &who, ACTION, why).await);
     }
     let new =
@@ -197,12 +202,10 @@ pub(crate) async fn prompt(
     Id(id): Id<SessionId>,
     Json(body): Json<PromptRequest>,
 ) -> Made<Task> {
-    let prompt = Zeroizing::new(body.prompt.into_text());
-    let length = prompt.chars().take(MOST_PROMPT + 1).count();
-    if prompt.trim().is_empty() || length > MOST_PROMPT {
-        let why = format!("`prompt`: 1 to {MOST_PROMPT} characters, not only spaces");
-        return Err(refused(&app, &who, "session.prompt", why).await);
-    }
+    let prompt = match prompt_fits(body.prompt) {
+        Ok(prompt) => prompt,
+        Err(why) => return Err(refused(&app, &who, "session.prompt", why).await),
+    };
     Ok((StatusCode::CREATED, axum::Json(task(app.runtime.prompt_session(&who, id, prompt).await?))))
 }
 
@@ -278,71 +281,4 @@ pub(crate) async fn close(
     Id(id): Id<SessionId>,
 ) -> Answer<Session> {
     Ok(axum::Json(session(app.runtime.close_session(&who, id).await?)))
-}
-
-/// Which approvals.
-#[derive(Debug, serde::Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ApprovalQuery {
-    /// Also those that are over.
-    all: Option<bool>,
-}
-
-/// What waits for a person in a session, the newest first.
-#[utoipa::path(get, path = "/api/v1/sessions/{session}/approvals", tag = "sessions", params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), ApprovalQuery), responses((status = 200, body = ApprovalList)))]
-pub(crate) async fn approvals(
-    State(app): State<App>,
-    Caller(who): Caller,
-    Id(id): Id<SessionId>,
-    Query(query): Query<ApprovalQuery>,
-) -> Answer<ApprovalList> {
-    let rows = app.runtime.approvals(&who, id, query.all.unwrap_or(false), MOST_APPROVALS).await?;
-    Ok(axum::Json(ApprovalList { items: rows.into_iter().map(approval).collect() }))
-}
-
-/// The digest of an effect, as it was told.
-async fn effect(
-    app: &App,
-    who: &access::Principal,
-    action: &'static str,
-    text: String,
-) -> Result<String, Problem> {
-    match text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b)) {
-        true => Ok(text),
-        false => {
-            Err(refused(app, who, action, "`effect`: repeat the digest of the effect that was shown".into())
-                .await)
-        }
-    }
-}
-
-/// Allows an effect that waits, once.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/approvals/{approval}/allow", tag = "sessions", params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), ("approval" = String, Path, pattern = "^apr_[0-9a-f]{32}$")), request_body = AllowRequest, responses((status = 200, body = Approval)))]
-pub(crate) async fn allow(
-    State(app): State<App>,
-    Caller(who): Caller,
-    Ids(id, one): Ids<SessionId, ApprovalId>,
-    Json(body): Json<AllowRequest>,
-) -> Answer<Approval> {
-    const ACTION: &str = "approval.allow";
-    let effect = effect(&app, &who, ACTION, body.effect).await?;
-    let choice = body.choice;
-    if choice.is_empty() || choice.len() > 200 || !choice.bytes().all(|b| b.is_ascii_graphic()) {
-        return Err(
-            refused(&app, &who, ACTION, "`choice`: name one of the choices that were shown".into()).await
-        );
-    }
-    Ok(axum::Json(approval(app.runtime.allow_approval(&who, id, one, effect, choice).await?)))
-}
-
-/// Denies an effect that waits, once.
-#[utoipa::path(post, path = "/api/v1/sessions/{session}/approvals/{approval}/deny", tag = "sessions", params(("session" = String, Path, pattern = "^ses_[0-9a-f]{32}$"), ("approval" = String, Path, pattern = "^apr_[0-9a-f]{32}$")), request_body = DenyRequest, responses((status = 200, body = Approval)))]
-pub(crate) async fn deny(
-    State(app): State<App>,
-    Caller(who): Caller,
-    Ids(id, one): Ids<SessionId, ApprovalId>,
-    Json(body): Json<DenyRequest>,
-) -> Answer<Approval> {
-    let effect = effect(&app, &who, "approval.deny", body.effect).await?;
-    Ok(axum::Json(approval(app.runtime.deny_approval(&who, id, one, effect).await?)))
 }

@@ -6,6 +6,8 @@ async fn all(
     store: &Store,
     filter: &store::WorktreeFilter,
     sessions: &store::SessionFilter,
+    task: &store::Task,
+    child: store::Child,
     wanted: &store::LedgerFilter,
     seal: &dyn store::Reseal,
 ) {
@@ -49,12 +51,22 @@ async fn all(
     drop(store.create_session(()).await);
     drop(store.resume_session(()).await);
     drop(store.close_session(()).await);
-    drop(store.queue_task((), String::new()).await);
+    drop(store.fork_session(()).await);
+    drop(store.parent_of_new(()).await);
+    drop(store.spawn_session((), child, store::Reach { depth: 1, fan_out: 1 }).await);
+    drop(store.lineage(()).await);
+    drop(store.reorder_tasks(()).await);
+    drop(store.task_to_undo(()).await);
+    drop(store.undid_task((), task).await);
+    drop(store.steps_before((), 0, 1).await);
+    drop(store.queue_task((), String::new(), None).await);
     drop(store.list_tasks((), 0, 1).await);
     drop(store.start_task(()).await);
     drop(store.stop_task(()).await);
     drop(store.steps_after((), 0, 1).await);
-    drop(store.allow_approval(()).await);
+    drop(store.allow_approval((), true).await);
+    drop(store.list_consents(()).await);
+    drop(store.revoke_consent(()).await);
     drop(store.deny_approval(()).await);
     drop(store.list_approvals((), true, 1).await);
     drop(store.list_secrets(()).await);

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `say WORDS` | says them, a word at a time |
 //! | `stall WORDS` | says them, and nothing more until it is stopped |
+//! | `recall` | says what stood before the prompt |
+//! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
 //! | `junk` | lines that are no messages, then `say after` |
 //! | `long BYTES` | one line of that length, then `say after` |
@@ -35,6 +37,8 @@ struct Fake {
     last: AtomicU64,
     asked: Mutex<HashMap<u64, Sender<Value>>>,
     cwd: Mutex<PathBuf>,
+    /// What stood before the prompt.
+    before: Mutex<String>,
 }
 
 fn main() {
@@ -49,7 +53,14 @@ fn main() {
             }
             Some("session/cancel") => fake.cancelled.store(true, Ordering::SeqCst),
             Some("session/prompt") => {
-                let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
+                let mut texts: Vec<String> = message["params"]["prompt"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|block| block["text"].as_str().unwrap_or_default().to_owned())
+                    .collect();
+                let text = texts.pop().unwrap_or_default();
+                *fake.before.lock().unwrap() = texts.concat();
                 if text == "deaf" {
                     deaf(&message["params"]["sessionId"]);
                 }
@@ -156,6 +167,16 @@ impl Fake {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 why = "cancelled";
+            }
+            "recall" => {
+                let before = self.before.lock().unwrap().clone();
+                self.say(session, &before);
+            }
+            "write" => {
+                let (name, words) = rest.split_once(' ').unwrap_or((rest, ""));
+                let path = self.cwd.lock().unwrap().join(name);
+                let written = std::fs::write(path, format!("{words}\n"));
+                self.say(session, &format!("{written:?}"));
             }
             "ask" => why = self.ask(session, rest),
             "junk" => {

@@ -1,9 +1,10 @@
 //! What an agent asks during a turn: shown to people as an effect, decided once, and answered.
 //!
-//! Invariants: nobody's silence is a yes; while somebody looks on, a question waits a minute and is then denied; while
+//! Invariants: nobody's silence is a yes; while somebody looks on, a question waits for so long (a minute unless settled otherwise) and is then denied; while
 //! nobody does, the sandbox stands still until somebody decides. The agent cannot answer itself: it has no way here.
 
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Instant;
 
 use ::agents::Requests;
 use acp::{ChoiceKind, Question};
@@ -15,9 +16,6 @@ use tokio::task::JoinSet;
 use super::Turn;
 use crate::session::sandbox::{self, Agent, Wanted};
 use crate::session::told;
-
-/// How long a question waits while somebody looks on.
-const ATTENDED: Duration = Duration::from_mins(1);
 
 /// Questions of one turn that people are asked; more are denied.
 const MOST_ASKED: usize = 500;
@@ -41,7 +39,7 @@ pub(super) struct Questions {
 
 impl Questions {
     /// Keeps and shows one.
-    pub(super) async fn open(&mut self, turn: &mut Turn<'_>, question: Question) {
+    pub(super) async fn open(&mut self, turn: &mut Turn<'_>, question: Question, tree: &Path) {
         let rest = turn.told.rest();
         turn.tell(rest).await;
         // What the mode decides nobody is asked about; the sandbox holds all the same.
@@ -57,15 +55,18 @@ impl Questions {
         }
         let id = ApprovalId::random();
         let (effect, body) = (told::digest(&question), turn.told.question(&question));
-        let new = NewApproval { id, effect: effect.clone(), body: body.clone() };
+        let (kind, likeness) = (told::kind(&question), told::likeness(&question));
+        let new = NewApproval { id, effect: effect.clone(), body: body.clone(), kind, likeness };
         let heard = turn.runtime.desk.ask(id);
         if let Err(error) = turn.runtime.store.open_approval(turn.work, new).await {
             tracing::error!(%error, "what an agent asks could not be kept, so it is denied");
             turn.runtime.desk.answer(id, None);
             return deny(question);
         }
-        turn.say(StepKind::System, json!({ "approval": id, "effect": effect, "asks": body })).await;
+        turn.say(StepKind::System, json!({ "approval": id, "effect": effect.clone(), "asks": body })).await;
         self.answers.spawn(async move { (id, heard.await.ok().flatten()) });
+        // Somebody may have consented before; then the answer is on its way.
+        turn.runtime.consented(turn.work, id, &effect, &question, tree).await;
         self.open.push(Open { id, question, seen: None });
     }
 
@@ -136,7 +137,9 @@ impl Questions {
         for one in &mut self.open {
             match (is_attended, one.seen) {
                 (true, None) => one.seen = Some(now),
-                (true, Some(since)) if now.duration_since(since) >= ATTENDED => late.push(one.id),
+                (true, Some(since)) if now.duration_since(since) >= turn.runtime.bounds.answer => {
+                    late.push(one.id)
+                }
                 (true, Some(_)) => {}
                 (false, _) => one.seen = None,
             }

@@ -23,6 +23,8 @@ struct Talk {
     ended: Result<Stopped, AcpError>,
     /// A conversation that could not be gone on with, and why.
     fresh: Option<String>,
+    /// Whether the agent was given what was said before as text.
+    recalled: bool,
 }
 
 /// What is asked of the agent.
@@ -33,6 +35,8 @@ struct Asking<'a> {
     mode: Option<&'a str>,
     model: Option<&'a str>,
     prompt: &'a str,
+    /// What was said before, if the agent does not remember it.
+    record: Option<&'a str>,
 }
 
 async fn talk(
@@ -40,7 +44,7 @@ async fn talk(
     asking: Asking<'_>,
     opened: tokio::sync::watch::Sender<Option<AgentSession>>,
 ) -> Talk {
-    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None };
+    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None, recalled: false };
     talk.ended = async {
         let abilities = agent.initialize(CLIENT, env!("CARGO_PKG_VERSION")).await?;
         if let Some(method) = asking.sign_in {
@@ -69,7 +73,14 @@ async fn talk(
         if let Some(model) = asking.model {
             agent.set_model(&open.session, model).await?;
         }
-        agent.prompt(&open.session, asking.prompt).await
+        let begins_anew = asking.earlier.is_none() || talk.fresh.is_some();
+        match asking.record.filter(|_| begins_anew) {
+            Some(record) => {
+                talk.recalled = true;
+                agent.prompt_with(&open.session, &[record, asking.prompt]).await
+            }
+            None => agent.prompt(&open.session, asking.prompt).await,
+        }
     }
     .await;
     talk
@@ -88,6 +99,7 @@ impl Turn<'_> {
         let (said, mut heard) = acp::connect(to, from, Limits::default());
         let earlier = self.session.agent_session.as_deref().and_then(|id| id.parse().ok());
         let (mode, sign_in) = (self.mode.clone(), self.sign_in.clone());
+        let record = self.record().await;
         let asking = Asking {
             cwd: &wanted.tree,
             earlier,
@@ -95,6 +107,7 @@ impl Turn<'_> {
             mode: mode.as_deref(),
             model: self.session.model.as_deref(),
             prompt,
+            record: record.as_deref(),
         };
         let (open, opened) = tokio::sync::watch::channel(None);
         let talk = talk(said.clone(), asking, open);
@@ -109,7 +122,7 @@ impl Turn<'_> {
         loop {
             tokio::select! {
                 update = heard.next() => { last_heard = Instant::now(); match update {
-                    Some(Update::Asked(question)) => questions.open(self, question).await,
+                    Some(Update::Asked(question)) => questions.open(self, question, &wanted.tree).await,
                     // What stands before it is heard; the answer itself may come a moment later, or came before.
                     Some(Update::TurnOver) => {
                         heard_all = true;
@@ -170,13 +183,15 @@ impl Turn<'_> {
     }
 
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {
-        let Some(Talk { session, ended: came, fresh }) = over else {
+        let Some(Talk { session, ended: came, fresh, recalled }) = over else {
             return stopping.unwrap_or_else(|| {
                 Outcome::Failed(with_complaint("the agent ended before its turn did", ended))
             });
         };
         if let Some(why) = fresh {
-            self.note(&format!("the conversation begins anew, without what was said before: {why}")).await;
+            let how =
+                if recalled { "with what was said before as text" } else { "without what was said before" };
+            self.note(&format!("the conversation begins anew, {how}: {why}")).await;
         }
         self.agent_session = session.map(|session| session.as_str().to_owned());
         if let Some(stopping) = stopping {

@@ -1,0 +1,156 @@
+//! Consent for more than one question: exactly the same effect, or effects of one kind beneath a directory; counted, with an
+//! end, for one session or all of its creator's in a worktree.
+//!
+//! Invariants: it is always narrower than a kind of effect; whoever gave it is judged again at each use, by the act that
+//! a person would do; what an agent says about its own effect only ever keeps it from being covered.
+
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use access::{Principal, ReadSession, RevokeConsent};
+use acp::{CallChange, Content, Question};
+use model::{ApprovalId, ConsentId, SessionId};
+use store::{AtWork, Consent};
+
+use super::told;
+use crate::{ActError, Runtime};
+
+/// Whether this consent covers what is asked, in a worktree whose tree is there.
+pub(super) fn covers(consent: &Consent, question: &Question, tree: &Path) -> bool {
+    let call = &question.call;
+    if told::kind(question) != consent.kind {
+        return false;
+    }
+    match (&consent.likeness, &consent.beneath) {
+        (Some(likeness), _) => told::likeness(question).as_ref() == Some(likeness),
+        (None, Some(directory)) => all_beneath(call, tree, Path::new(directory)),
+        (None, None) => false,
+    }
+}
+
+/// Whether everything that a call names lies beneath this directory of the tree, and it names something.
+fn all_beneath(call: &CallChange, tree: &Path, directory: &Path) -> bool {
+    let locations = call.locations.iter().flatten().map(|place| place.path.as_str());
+    let diffs = call.content.iter().flatten().filter_map(|content| match content {
+        Content::Diff { path, .. } => Some(path.as_str()),
+        Content::Text(_) | Content::Terminal(_) => None,
+    });
+    let mut named = false;
+    for path in locations.chain(diffs) {
+        named = true;
+        let path = Path::new(path);
+        let Ok(inside) = path.strip_prefix(tree) else { return false };
+        let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !plain || !inside.starts_with(directory) {
+            return false;
+        }
+    }
+    named
+}
+
+impl Runtime {
+    /// Consents that hold in a session now.
+    pub async fn consents(&self, who: &Principal, session: SessionId) -> Result<Vec<Consent>, ActError> {
+        let permit = self.look(who, ReadSession { session }).await?;
+        Ok(self.store.list_consents(permit).await?)
+    }
+
+    /// Takes a consent back: the next question is asked again.
+    pub async fn revoke_consent(
+        self: &Arc<Self>,
+        who: &Principal,
+        session: SessionId,
+        consent: ConsentId,
+    ) -> Result<(), ActError> {
+        let effect = async |store: Arc<store::Store>, permit| store.revoke_consent(permit).await;
+        self.perform(who, RevokeConsent { session, consent }, effect).await
+    }
+
+    /// Allows a question that somebody consented to before, as they would themselves; false if nobody did, or may any more.
+    pub(super) async fn consented(
+        self: &Arc<Self>,
+        work: &AtWork,
+        approval: ApprovalId,
+        effect: &str,
+        question: &Question,
+        tree: &Path,
+    ) -> bool {
+        let Some(choice) = told::once(question) else { return false };
+        let held = match self.store.consents_to(work, &told::kind(question)).await {
+            Ok(held) => held,
+            Err(error) => {
+                tracing::warn!(%error, "what was consented to cannot be read, so somebody is asked");
+                return false;
+            }
+        };
+        for consent in held.iter().filter(|consent| covers(consent, question, tree)) {
+            let Ok(Some(giver)) = self.auth.claimed(&consent.claim, &consent.id.to_string()).await else {
+                continue;
+            };
+            let (effect, choice) = (effect.to_owned(), choice.clone());
+            let allowed = self.decide_to_allow(
+                &giver,
+                access::AllowApproval {
+                    session: work.session(),
+                    approval,
+                    effect,
+                    choice,
+                    wider: None,
+                    consent: ConsentId::random(),
+                    claim: String::new(),
+                    by: Some(consent.id),
+                },
+            );
+            match Box::pin(allowed).await {
+                Ok(_) => return true,
+                Err(error) => tracing::info!(%error, "a consent does not hold any more"),
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(paths: &[&str], diffs: &[&str]) -> CallChange {
+        let places =
+            paths.iter().map(|path| acp::Location { path: (*path).to_owned(), line: None }).collect();
+        let diff = |path: &&str| Content::Diff { path: (*path).to_owned(), old: None, new: "x".into() };
+        CallChange {
+            id: "one".into(),
+            title: None,
+            name: None,
+            kind: None,
+            status: None,
+            content: Some(diffs.iter().map(diff).collect()),
+            locations: Some(places),
+            input: None,
+            output: None,
+        }
+    }
+
+    /// ACC-15: what is not wholly beneath the directory is asked about, however it is spelt; ADV-A02.
+    #[test]
+    fn acc_15_only_what_is_wholly_beneath_the_directory_is_covered() {
+        let (tree, src) = (Path::new("/w/tree"), Path::new("src"));
+        let covered = |paths: &[&str], diffs: &[&str]| all_beneath(&call(paths, diffs), tree, src);
+        assert!(covered(&["/w/tree/src/a.rs"], &[]));
+        assert!(covered(&["/w/tree/src/a/b.rs"], &["/w/tree/src/c.rs"]));
+        for (paths, diffs) in [
+            (&[][..], &[][..]),
+            (&["/w/tree/srcs/a"], &[]),
+            (&["/w/tree/src/../x"], &[]),
+            (&["/w/tree/x"], &[]),
+            (&["src/a.rs"], &[]),
+            (&["/w/tree/src/a"], &["/w/tree/b"]),
+            (&["/w/tree/src/a", "/etc/passwd"], &[]),
+            (&["/w/other/src/a"], &[]),
+            (&["/w/tree"], &[]),
+            (&[""], &[]),
+        ] {
+            assert!(!covered(paths, diffs), "{paths:?} {diffs:?}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Sessions that come from others: opened within bounds, told of as a tree, and their ends told to where they come from.
+//!
+//! Invariant: a child's end is one row, made with the end itself and settled with the task that tells it: it is told once,
+//! whenever anybody is killed.
+
+use access::{ForkSession, Permit, ReadSession, SpawnSession};
+use model::{AgentName, Born, DisplayName, EventKind, SessionId, TaskId};
+
+use crate::engine::{EngineError, Row, Tx, Value};
+use crate::sessions::{Session, lock_open, session, session_columns};
+use crate::store::parsed;
+use crate::{Store, StoreError};
+
+/// Sessions of one tree that are told at once.
+const MOST_TOLD: i64 = 1_000;
+
+/// How far sessions may open others.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// How many for one another.
+    pub depth: i64,
+    /// How many that are open for one.
+    pub fan_out: i64,
+}
+
+/// What a child is, by what was wanted of it and what its parent is.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Which agent works there.
+    pub agent: AgentName,
+    /// How it is shown.
+    pub title: DisplayName,
+    /// What the agent may do without asking.
+    pub mode: Option<String>,
+    /// Which model it uses, unless it chooses.
+    pub model: Option<String>,
+    /// What a program without a protocol of its own is started as.
+    pub command: Vec<String>,
+}
+
+/// Where a session stands among those it comes from and those that come from it.
+#[derive(Clone, Debug)]
+pub struct Lineage {
+    /// Where it comes from, the first of all first.
+    pub ancestors: Vec<Session>,
+    /// What comes from it, in the order in which they were opened.
+    pub descendants: Vec<Session>,
+    /// Whether there are more than are told.
+    pub more: bool,
+}
+
+/// A child's end that its parent was not told of yet.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// Which ended.
+    pub child: SessionId,
+    /// Who is told.
+    pub parent: SessionId,
+    /// How the child is shown.
+    pub title: String,
+    /// Its last task, how that ended and why, and who asked for it.
+    pub task: TaskId,
+    /// done, failed or stopped.
+    pub state: String,
+    /// In words.
+    pub why: String,
+    /// Who asked.
+    pub claim: String,
+}
+
+impl Store {
+    /// Goes on from a place of another's conversation: what happened until then is the new one's as well.
+    pub async fn fork_session(&self, permit: Permit<ForkSession>) -> Result<Session, StoreError> {
+        let creator = permit.user();
+        let act = permit.into_act();
+        let parent = self.session_row(act.parent).await?;
+        let at = act.at.unwrap_or(parent.steps);
+        if !(0..=parent.steps).contains(&at) {
+            return Err(StoreError::Unusable(format!(
+                "there is no step {at}; the last is {} (`palisade session export` tells them)",
+                parent.steps
+            )));
+        }
+        let mut tx = self.engine.write().await?;
+        let title = act.title.unwrap_or_else(|| parent.title.clone());
+        let new = New {
+            id: act.session,
+            title,
+            born: Born::Fork,
+            at: Some(at),
+            depth: parent.depth,
+            reports: false,
+        };
+        self.insert_child(&mut tx, &parent, new, creator.to_string()).await?;
+        let (agent, command) =
+            (parent.agent.as_str(), serde_json::to_string(&parent.command).unwrap_or_default());
+        settings(&mut tx, act.session, agent, parent.mode.clone(), parent.model.clone(), command).await?;
+        let sql = "INSERT INTO steps (session, seq, at, task, kind, body) \
+                   SELECT $1, seq, at, NULL, kind, body FROM steps WHERE session = $2 AND seq <= $3";
+        tx.exec(sql, &[act.session.to_string().into(), act.parent.to_string().into(), at.into()]).await?;
+        let event =
+            self.session_event(&mut tx, EventKind::SessionCreated, parent.worktree(), act.session).await?;
+        self.commit(tx, event).await?;
+        self.session_row(act.session).await
+    }
+
+    /// The session that another is to be opened for.
+    pub async fn parent_of_new(
+        &self,
+        permit: Permit<SpawnSession>,
+    ) -> Result<(Permit<SpawnSession>, Session), StoreError> {
+        let parent = self.session_row(permit.act().parent).await?;
+        Ok((permit, parent))
+    }
+
+    /// Opens a session for another, as long as that one may have more.
+    pub async fn spawn_session(
+        &self,
+        permit: Permit<SpawnSession>,
+        child: Child,
+        reach: Reach,
+    ) -> Result<Session, StoreError> {
+        let creator = permit.user();
+        let act = permit.into_act();
+        let mut tx = self.engine.write().await?;
+        lock_open(&mut tx, act.parent).await?;
+        let parent = self.session_row(act.parent).await?;
+        if parent.depth >= reach.depth {
+            return Err(StoreError::Unusable(format!(
+                "sessions are opened for one another {} deep at most, and this one is the last",
+                reach.depth
+            )));
+        }
+        let sql = "SELECT COUNT(*) FROM sessions WHERE parent = $1 AND born = 'spawn' AND closed_at IS NULL";
+        let row = tx.row(sql, &[act.parent.to_string().into()]).await?;
+        if row.map_or(Ok(0), |row| row.int(0))? >= reach.fan_out {
+            return Err(StoreError::Full("open sessions that were opened for this one", reach.fan_out));
+        }
+        let depth = parent.depth.saturating_add(1);
+        let (title, reports) = (child.title.clone(), act.reports);
+        let new = New { id: act.session, title, born: Born::Spawn, at: None, depth, reports };
+        self.insert_child(&mut tx, &parent, new, creator.to_string()).await?;
+        let command = serde_json::to_string(&child.command).unwrap_or_default();
+        settings(&mut tx, act.session, child.agent.as_str(), child.mode, child.model, command).await?;
+        let event =
+            self.session_event(&mut tx, EventKind::SessionCreated, parent.worktree(), act.session).await?;
+        self.commit(tx, event).await?;
+        self.session_row(act.session).await
+    }
+
+    async fn insert_child(
+        &self,
+        tx: &mut Tx,
+        parent: &Session,
+        new: New,
+        creator: String,
+    ) -> Result<(), StoreError> {
+        let seq = tx.next("sessions").await?;
+        let args: [Value; 11] = [
+            new.id.to_string().into(),
+            seq.into(),
+            parent.worktree().to_string().into(),
+            creator.into(),
+            new.title.as_str().into(),
+            new.at.unwrap_or(0).into(),
+            self.clock.now().into(),
+            parent.id().to_string().into(),
+            new.born.word().into(),
+            new.at.into(),
+            new.depth.into(),
+        ];
+        let sql = "INSERT INTO sessions (id, seq, worktree, creator, agent, title, command, steps, created_at, parent, born, \
+                   forked_at, depth) VALUES ($1, $2, $3, $4, '', $5, '[]', $6, $7, $8, $9, $10, $11)";
+        tx.exec(sql, &args).await?;
+        if new.reports {
+            tx.exec("UPDATE sessions SET reports = 1 WHERE id = $1", &[new.id.to_string().into()]).await?;
+        }
+        Ok(())
+    }
+
+    /// Where a session comes from and what comes from it, by what is kept; the gate judges each again.
+    pub async fn lineage(&self, permit: Permit<ReadSession>) -> Result<Lineage, StoreError> {
+        let id: Value = permit.into_act().session.to_string().into();
+        let up = concat!(
+            "WITH RECURSIVE up(id, far) AS (SELECT parent, 1 FROM sessions WHERE id = $1 AND parent IS NOT NULL ",
+            "UNION ALL SELECT s.parent, up.far + 1 FROM sessions s JOIN up ON s.id = up.id WHERE s.parent IS NOT NULL) ",
+            session_columns!(
+                "JOIN up ON up.id = s.id WHERE w.deleted_at IS NULL ORDER BY up.far DESC LIMIT $2"
+            )
+        );
+        let down = concat!(
+            "WITH RECURSIVE down(id) AS (SELECT id FROM sessions WHERE parent = $1 ",
+            "UNION ALL SELECT s.id FROM sessions s JOIN down ON s.parent = down.id) ",
+            session_columns!(
+                "JOIN down ON down.id = s.id WHERE w.deleted_at IS NULL ORDER BY s.seq LIMIT $2"
+            )
+        );
+        let read = |rows: Vec<Row>| rows.iter().map(session).collect::<Result<Vec<_>, _>>();
+        let most: Value = (MOST_TOLD + 1).into();
+        let mut ancestors = read(self.engine.rows(up, &[id.clone(), most.clone()]).await?)?;
+        let mut descendants = read(self.engine.rows(down, &[id, most]).await?)?;
+        let told = usize::try_from(MOST_TOLD).unwrap_or(usize::MAX);
+        let more = ancestors.len() > told || descendants.len() > told;
+        ancestors.truncate(told);
+        descendants.truncate(told);
+        Ok(Lineage { ancestors, descendants, more })
+    }
+
+    /// Keeps that a session came to its end, if that is to be told and nothing of it waits or is at work.
+    pub(crate) async fn note_end(&self, tx: &mut Tx, child: SessionId) -> Result<(), StoreError> {
+        let child: Value = child.to_string().into();
+        let sql = "SELECT s.parent, (SELECT t.id FROM tasks t WHERE t.session = s.id ORDER BY t.seq DESC LIMIT 1) \
+                   FROM sessions s WHERE s.id = $1 AND s.reports = 1 AND NOT EXISTS \
+                   (SELECT 1 FROM tasks t WHERE t.session = s.id AND t.state IN ('queued', 'running', 'held'))";
+        let Some(row) = tx.row(sql, std::slice::from_ref(&child)).await? else { return Ok(()) };
+        let (Some(parent), Some(task)) = (row.opt_text(0)?, row.opt_text(1)?) else { return Ok(()) };
+        let seq = tx.next("notices").await?;
+        let args = [child, seq.into(), parent.into(), task.into(), self.clock.now().into()];
+        let sql = "INSERT INTO notices (child, seq, parent, task, state, created_at) VALUES ($1, $2, $3, $4, 'due', $5) \
+                   ON CONFLICT (child) DO NOTHING";
+        tx.exec(sql, &args).await?;
+        Ok(())
+    }
+
+    /// Ends that are to be told, the first first.
+    pub async fn due_notices(&self, most: i64) -> Result<Vec<Notice>, StoreError> {
+        let sql = "SELECT n.child, n.parent, c.title, n.task, t.state, t.why, t.claim FROM notices n \
+                   JOIN sessions c ON c.id = n.child JOIN tasks t ON t.id = n.task WHERE n.state = 'due' ORDER BY n.seq LIMIT $1";
+        let notice = |row: &Row| -> Result<Notice, EngineError> {
+            Ok(Notice {
+                child: parsed(row, 0)?,
+                parent: parsed(row, 1)?,
+                title: row.text(2)?.to_owned(),
+                task: parsed(row, 3)?,
+                state: row.text(4)?.to_owned(),
+                why: row.text(5)?.to_owned(),
+                claim: row.text(6)?.to_owned(),
+            })
+        };
+        let rows = self.engine.rows(sql, &[most.into()]).await?;
+        Ok(rows.iter().map(notice).collect::<Result<_, _>>()?)
+    }
+
+    /// Nobody is told of this end any more: whoever would be may not, or is closed.
+    pub async fn drop_notice(&self, child: SessionId) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        self.settle_notice(&mut tx, child, false).await?;
+        Ok(tx.commit().await?)
+    }
+
+    pub(crate) async fn settle_notice(
+        &self,
+        tx: &mut Tx,
+        child: SessionId,
+        told: bool,
+    ) -> Result<(), StoreError> {
+        let to = if told { "told" } else { "dropped" };
+        let sql = "UPDATE notices SET state = $2, settled_at = $3 WHERE child = $1 AND state = 'due'";
+        match tx.exec(sql, &[child.to_string().into(), to.into(), self.clock.now().into()]).await? {
+            0 => Err(StoreError::Unusable("it was told before".into())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A child before it has a row.
+struct New {
+    id: SessionId,
+    title: DisplayName,
+    born: Born,
+    at: Option<i64>,
+    depth: i64,
+    reports: bool,
+}
+
+async fn settings(
+    tx: &mut Tx,
+    id: SessionId,
+    agent: &str,
+    mode: Option<String>,
+    model: Option<String>,
+    command: String,
+) -> Result<(), StoreError> {
+    let sql = "UPDATE sessions SET agent = $2, mode = $3, model = $4, command = $5 WHERE id = $1";
+    tx.exec(sql, &[id.to_string().into(), agent.into(), mode.into(), model.into(), command.into()]).await?;
+    Ok(())
+}

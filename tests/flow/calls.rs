@@ -266,6 +266,17 @@ pub fn allow(one: &api::Approval, scope: Option<&str>) -> AllowRequest {
     }
 }
 
+/// A budget that nobody will spend.
+pub fn budget(session: &str) -> api::SetBudgetRequest {
+    api::SetBudgetRequest {
+        scope: "session".into(),
+        owner: session.into(),
+        kind: "calls".into(),
+        seconds: 60,
+        most: Some(1_000_000),
+    }
+}
+
 /// What opens a session for another.
 pub fn spawn(prompt: &str) -> SpawnRequest {
     SpawnRequest {
@@ -447,6 +458,10 @@ calls! { s, who;
     "sessions_stop" => { let id = s.session(who); } stop_session(&id);
     "sessions_resume" => { let id = s.session(who); } resume_session(&id);
     "sessions_close" => { let id = s.session(who); } close_session(&id);
+    "budgets_session" => { let id = s.session(who); } session_usage(&id);
+    "budgets_usage" => usage(None, None);
+    "budgets_list" => budgets();
+    "budgets_set" => { let body = budget(&s.session(who)); } set_budget(&body);
     "lineage_fork" => { let id = s.session(who); } fork_session(&id, &ForkRequest::default());
     "lineage_spawn" => { let id = s.session(who); } spawn_session(&id, &spawn("say something"));
     "lineage_read" => { let id = s.session(who); } lineage(&id);

@@ -72,6 +72,10 @@ POST   /api/v1/sessions/{session}/spawn           | runs:write  | 403/403 | 409/
 GET    /api/v1/sessions/{session}/lineage         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 PUT    /api/v1/sessions/{session}/queue           | runs:write  | 403/403 | 200/403 | 200/403 | 200/403
 POST   /api/v1/sessions/{session}/undo            | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
+GET    /api/v1/sessions/{session}/usage           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
+GET    /api/v1/usage                              | admin       | 403     | 403     | 200     | 200
+GET    /api/v1/budgets                            | admin       | 403     | 403     | 200     | 200
+PUT    /api/v1/budgets                            | admin       | 403     | 403     | 204     | 204
 GET    /api/v1/sessions/{session}/approvals       | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/approvals/{approval}/allow | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 POST   /api/v1/sessions/{session}/approvals/{approval}/deny | runs:write | 403/403 | 422/403 | 422/422 | 422/422
@@ -287,6 +291,12 @@ impl Scene<'_> {
                 json!({"prompt": "say x"})
             }
             ("POST", "/api/v1/sessions/{session}/fork" | "/api/v1/sessions/{session}/undo") => json!({}),
+            ("PUT", "/api/v1/budgets") => {
+                let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
+                let new = crate::calls::new_session(&worktree);
+                let session = self.host.owner().client.create_session(&new).unwrap().id;
+                serde_json::to_value(crate::calls::budget(&session)).unwrap()
+            }
             ("PUT", "/api/v1/sessions/{session}/queue") => json!({"tasks": []}),
             ("POST", "/api/v1/sessions/{session}/approvals/{approval}/allow") => {
                 json!({"effect": "0".repeat(64), "choice": "yes"})

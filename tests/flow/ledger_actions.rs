@@ -198,6 +198,9 @@ impl Stage {
             "session.create" => client.create_session(&crate::calls::new_session(&self.tree())).map(drop),
             "session.prompt" => client.prompt_session(&self.session(who), "say something").map(drop),
             "session.start" => self.started(who),
+            "budget.read" => client.budgets().map(drop),
+            "budget.set" => client.set_budget(&crate::calls::budget(&self.session(who))).map(drop),
+            "usage.read" => client.usage(None, None).map(drop),
             "consent.revoke" => {
                 let (session, asked) = self.asked(who);
                 let body = crate::calls::allow(&asked, Some("session"));

@@ -43,6 +43,7 @@ mod secrets_rotation;
 mod secrets_shared;
 mod sessions;
 mod sessions_approvals;
+mod sessions_budgets;
 mod sessions_lineage;
 mod setup;
 mod skeleton;

@@ -28,7 +28,10 @@ pub fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
 
 /// A daemon that does not mind being asked often.
 pub fn quiet() -> Host {
-    Host::builder().set("limits.requests_per_minute", "0").start()
+    Host::builder()
+        .set("limits.requests_per_minute", "0")
+        .set("budgets.session_messages_per_minute", "0")
+        .start()
 }
 
 fn command(worktree: &str, words: &[&str]) -> CreateSessionRequest {

@@ -226,6 +226,23 @@ const COMMANDS: &[(&str, Line)] = &[
     ),
     ("session resume", Calls("sessions_resume", |s, who| words(["session", "resume", &s.session(who)]))),
     ("session close", Calls("sessions_close", |s, who| words(["session", "close", &s.session(who)]))),
+    ("session usage", Calls("budgets_session", |s, who| words(["session", "usage", &s.session(who)]))),
+    ("budget usage", Calls("budgets_usage", |_, _| words(["budget", "usage"]))),
+    ("budget list", Calls("budgets_list", |_, _| words(["budget", "list"]))),
+    (
+        "budget set",
+        Calls("budgets_set", |s, who| {
+            words(["budget", "set", "session", &s.session(who), "calls", "1000000"])
+        }),
+    ),
+    (
+        "budget remove",
+        Calls("budgets_set", |s, who| {
+            let session = s.session(who);
+            s.owner().set_budget(&crate::calls::budget(&session)).unwrap();
+            words(["budget", "remove", "session", &session, "calls", "--per", "minute"])
+        }),
+    ),
     ("session fork", Calls("lineage_fork", |s, who| words(["session", "fork", &s.session(who)]))),
     (
         "session spawn",
@@ -415,6 +432,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
         "sessions_create" => json!({ "worktree": stage.tree(), "agent": "fake" }),
         "sessions_prompt" | "lineage_spawn" => json!({ "prompt": "say something" }),
+        "budgets_set" => serde_json::to_value(crate::calls::budget(&stage.session(who))).unwrap(),
         "lineage_reorder" => json!({ "tasks": [] }),
         "lineage_fork" | "lineage_undo" => json!({}),
         "approvals_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),

@@ -213,6 +213,10 @@ actions! {
     APPROVAL_DENY = "approval.deny", Write, Narrows;
     CONSENT_REVOKE = "consent.revoke", Write, Narrows;
 
+    BUDGET_READ = "budget.read", Admin, Read;
+    BUDGET_SET = "budget.set", Admin, Widens;
+    USAGE_READ = "usage.read", Admin, Read;
+
     POLICY_READ = "policy.read", Admin, Read;
     POLICY_TRY = "policy.try", Admin, Read;
     POLICY_ADD = "policy.add", Admin, Narrows, changes;

@@ -4,9 +4,9 @@
 //! whole request. Secrets never stand in an act; a password arrives hashed, a key as its digest.
 
 use model::{
-    AgentName, ApprovalId, ConsentId, ConsentScope, DisplayName, Email, Grant, HostPattern, KeyId, Millis,
-    PassId, RepoId, RepoName, Role, SecretId, SecretName, SecretOwner, SessionId, TaskId, Tier, UserId,
-    WorktreeId, WorktreeName,
+    AgentName, ApprovalId, BudgetKind, BudgetScope, ConsentId, ConsentScope, DisplayName, Email, Grant,
+    HostPattern, KeyId, Millis, PassId, RepoId, RepoName, Role, SecretId, SecretName, SecretOwner, SessionId,
+    TaskId, Tier, UserId, WorktreeId, WorktreeName,
 };
 
 use crate::Via;
@@ -74,6 +74,19 @@ fn of(owner: SecretOwner) -> Resource {
         SecretOwner::Worktree(worktree) => Resource::Worktree(worktree),
         SecretOwner::Daemon => Resource::Installation,
     }
+}
+
+/// What spending is summed up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageBy {
+    /// People.
+    User,
+    /// Worktrees.
+    Worktree,
+    /// Sessions.
+    Session,
+    /// Agents.
+    Agent,
 }
 
 /// What is consented to beyond the effect that was shown.
@@ -538,6 +551,35 @@ acts! {
         approval: ApprovalId,
         /// The digest of the effect that was shown.
         effect: String,
+    }
+
+    /// Read which budgets are set.
+    ListBudgets = BUDGET_READ on |_| Resource::Installation; {}
+    /// Set a budget, or take it away.
+    SetBudget = BUDGET_SET on |_| Resource::Installation,
+        detail |a| {
+            let mut told = vec![("scope", a.scope.to_string()), ("owner", a.owner.clone())];
+            told.extend([("kind", a.kind.to_string()), ("period", a.period.to_string())]);
+            told.push(("most", a.most.map_or_else(|| "none".to_owned(), |most| most.to_string())));
+            told
+        }; {
+        /// Whose.
+        scope: BudgetScope,
+        /// Which of these.
+        owner: String,
+        /// Of what.
+        kind: BudgetKind,
+        /// In how many milliseconds; 0 is ever.
+        period: Millis,
+        /// How much; none is as usual.
+        most: Option<i64>,
+    }
+    /// Read what was spent.
+    ReadUsage = USAGE_READ on |_| Resource::Installation; {
+        /// Summed up by what.
+        by: UsageBy,
+        /// Since when.
+        since: Millis,
     }
 
     /// Read the policies in force.

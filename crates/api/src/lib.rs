@@ -6,6 +6,7 @@
 //! Not here: what anything means (`model`, `access`), HTTP routing (`server`).
 
 mod auth;
+mod budgets;
 #[cfg(feature = "client")]
 mod client;
 mod events;
@@ -22,6 +23,7 @@ mod status;
 mod worktrees;
 
 pub use auth::*;
+pub use budgets::*;
 #[cfg(feature = "client")]
 pub use client::{Answer, Client, ClientError, Events, LedgerFilter, SessionFilter, Socket, WorktreeFilter};
 pub use events::*;

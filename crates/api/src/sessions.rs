@@ -42,7 +42,7 @@ pub struct Session {
     pub model: Option<String>,
     /// What is run, where the agent is any program.
     pub command: Vec<String>,
-    /// Why nothing of its queue is begun: failed, stopped, refused or interrupted.
+    /// Why nothing of its queue is begun: failed, stopped, refused, interrupted or budget.
     pub held: Option<String>,
     /// The task that is at work.
     pub at_work: Option<String>,

@@ -5,6 +5,7 @@
 //!
 //! Not here: who may do what (`access`), wire shapes (`api`), rows (`store`).
 
+mod budget;
 mod clock;
 mod event;
 mod grant;
@@ -16,6 +17,7 @@ mod role;
 mod secret;
 mod session;
 
+pub use budget::{Allowance, BudgetKind, BudgetScope, Spending};
 pub use clock::{Clock, FixedClock, Millis, SystemClock};
 pub use event::{Event, EventKind};
 pub use grant::{Access, Budget, Grant, Pattern, Patterns, Rights};

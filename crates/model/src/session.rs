@@ -39,6 +39,8 @@ pub enum HoldCause {
     Refused,
     /// The daemon ended while the last task ran.
     Interrupted,
+    /// What may be spent is spent.
+    Budget,
 }
 
 /// How a session came from another one.
@@ -126,11 +128,12 @@ words!(
 );
 words!(
     HoldCause,
-    "failed, stopped, refused, interrupted",
+    "failed, stopped, refused, interrupted, budget",
     Failed = "failed",
     Stopped = "stopped",
     Refused = "refused",
-    Interrupted = "interrupted"
+    Interrupted = "interrupted",
+    Budget = "budget"
 );
 words!(ConsentScope, "session, worktree", Session = "session", Worktree = "worktree");
 words!(Born, "fork, spawn", Fork = "fork", Spawn = "spawn");

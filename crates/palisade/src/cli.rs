@@ -19,7 +19,7 @@ pub(crate) use sandbox::{
     RunOnly, SetupCommand, ShellArgs,
 };
 pub(crate) use secrets::Secret;
-pub(crate) use sessions::{AgentCommand, ApprovalCommand, SessionCommand};
+pub(crate) use sessions::{AgentCommand, ApprovalCommand, BudgetCommand, SessionCommand};
 
 /// Runs AI agents inside a boundary that can be proved.
 ///
@@ -207,6 +207,9 @@ pub(crate) enum Command {
     /// Effects that wait for a person
     #[command(subcommand)]
     Approval(ApprovalCommand),
+    /// What may be spent, and what was
+    #[command(subcommand)]
+    Budget(BudgetCommand),
     /// Secrets: kept sealed, lent to what runs, never shown again
     #[command(subcommand)]
     Secret(Secret),

@@ -45,6 +45,7 @@ pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
 pub use session::{
     AgentView, MOST_PROMPT, NewChild, NewSession, Notice, SessionBounds, SessionFollower, UnknownWord,
+    UsualBudgets,
 };
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
@@ -58,8 +59,8 @@ pub use git::{Commit, Cut, is_branch};
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
     Answers, ApiKey, Approval, Consent, IndexedEntry, KeptRing, Lineage, MIGRATIONS, PassRow, Remembered,
-    Repo, SecretRow, Session, SessionFilter, Stopping, Store, StoreError, Task, Tree, User, Worktree,
-    WorktreeFilter,
+    Repo, SecretRow, Session, SessionFilter, Standing, Stopping, Store, StoreError, Task, Tree, Usage, User,
+    Worktree, WorktreeFilter,
 };
 
 /// One page of a list.

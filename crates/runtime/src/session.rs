@@ -8,6 +8,7 @@
 
 mod agents;
 mod bounds;
+mod budget;
 mod consents;
 mod desk;
 mod follow;
@@ -32,6 +33,7 @@ use vault::{KeyRing, Place, SealedRecord};
 use zeroize::Zeroizing;
 
 pub use bounds::{Notice, SessionBounds, UnknownWord};
+pub use budget::UsualBudgets;
 pub(crate) use desk::Desk;
 pub use follow::SessionFollower;
 pub(crate) use journal::Journal;
@@ -210,8 +212,9 @@ impl Runtime {
         let sealed = sealed.map_err(|error| StoreError::Unusable(error.to_string()))?;
         let claim = self.auth.claim(who, &task.to_string());
         let act = PromptSession { session, task, epoch: sealed.epoch(), prompt: sealed.into_bytes(), claim };
+        let messages = self.bounds.usual.messages;
         let effect = async move |store: Arc<store::Store>, permit| {
-            let queued = store.queue_task(permit, shown, child).await;
+            let queued = store.queue_task(permit, shown, child, messages).await;
             drop(sealing);
             queued
         };

@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    approvals, auth, backup, events, health, keys, ledger, lending, lineage, passes, policies, repos,
-    secrets, sessions, setup, status, steps, users, worktrees,
+    approvals, auth, backup, budgets, events, health, keys, ledger, lending, lineage, passes, policies,
+    repos, secrets, sessions, setup, status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -182,6 +182,9 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(lineage::read))
         .routes(routes!(lineage::reorder))
         .routes(routes!(lineage::undo))
+        .routes(routes!(budgets::session))
+        .routes(routes!(budgets::usage))
+        .routes(routes!(budgets::list, budgets::set))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::allow))
         .routes(routes!(approvals::deny))

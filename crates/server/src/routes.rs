@@ -113,6 +113,10 @@ routes! {
     GET "/api/v1/sessions/{session}/approvals" Action("session.read");
     POST "/api/v1/sessions/{session}/approvals/{approval}/allow" Action("approval.allow");
     POST "/api/v1/sessions/{session}/approvals/{approval}/deny" Action("approval.deny");
+    GET "/api/v1/sessions/{session}/usage" Action("session.read");
+    GET "/api/v1/usage" Action("usage.read");
+    GET "/api/v1/budgets" Action("budget.read");
+    PUT "/api/v1/budgets" Action("budget.set");
     GET "/api/v1/sessions/{session}/consents" Action("session.read");
     DELETE "/api/v1/sessions/{session}/consents/{consent}" Action("consent.revoke");
 

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use api::Places;
+use model::{BudgetKind, BudgetScope};
 use runtime::{Mode, Source};
 
 /// The most bytes of a configuration file.
@@ -65,6 +66,11 @@ keys! {
     "sessions.notice" = "": "what a session is told of the end of one that was opened for it, with {session} {task} {title} {state} {why} {text}; empty: the usual text";
     "sessions.four_eyes" = "false": "whoever asked for a task decides nothing that it asks for";
     "sessions.answer_seconds" = "60": "how long a question of an agent waits while somebody looks on, 1 to 86400; then it is denied";
+    "budgets.session_calls_per_minute" = "60": "most calls of tools of one session in a minute; 0: as many as it likes";
+    "budgets.session_tokens_per_minute" = "100000": "most tokens of one session in a minute, as its agent tells them; 0: as many as it likes";
+    "budgets.session_messages_per_minute" = "30": "most prompts to one session in a minute; 0: as many as there are";
+    "budgets.user_cents_per_day" = "500": "most hundredths of a dollar of one person in a day, as agents tell them; 0: as many as they like";
+    "budgets.patience_minutes" = "15": "how long a task whose budget is spent stands still for a decision, 1 to 10080; then it is ended";
     "limits.body_bytes" = "1048576": "largest request body, up to 10485760";
     "limits.sockets" = "500": "most live connections";
     "limits.sockets_per_user" = "20": "most live connections of one user";
@@ -329,6 +335,29 @@ impl Reader<'_> {
                 .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,
             four_eyes: self.flag("sessions.four_eyes")?,
             answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
+            usual: self.usual_budgets()?,
+        })
+    }
+
+    fn usual_budgets(&self) -> Result<runtime::UsualBudgets, SettingsError> {
+        const MINUTE: i64 = 60_000;
+        const DAY: i64 = 24 * 60 * MINUTE;
+        let number = |name| Ok(i64::try_from(self.number(name, 0, 1_000_000_000)?).unwrap_or(0));
+        let (session, user) = (BudgetScope::Session, BudgetScope::User);
+        let all = [
+            (session, BudgetKind::Calls, MINUTE, number("budgets.session_calls_per_minute")?),
+            (session, BudgetKind::Tokens, MINUTE, number("budgets.session_tokens_per_minute")?),
+            (user, BudgetKind::Cost, DAY, number("budgets.user_cents_per_day")? * 10_000),
+        ];
+        let budgets = all.into_iter().filter(|(.., most)| *most > 0).map(|(scope, kind, period, most)| {
+            model::Allowance { scope, owner: String::new(), kind, period, most }
+        });
+        Ok(runtime::UsualBudgets {
+            budgets: budgets.collect(),
+            messages: number("budgets.session_messages_per_minute")?,
+            patience: std::time::Duration::from_secs(
+                60 * self.number("budgets.patience_minutes", 1, 10_080)?,
+            ),
         })
     }
 

@@ -42,3 +42,31 @@ CREATE INDEX consents_session ON consents (session, seq);
 ALTER TABLE approvals ADD COLUMN kind TEXT NOT NULL DEFAULT '';
 ALTER TABLE approvals ADD COLUMN likeness TEXT NOT NULL DEFAULT '';
 ALTER TABLE approvals ADD COLUMN consent TEXT REFERENCES consents (id);
+
+-- What may be spent, by whom or where; and what was, in pieces of ten seconds.
+CREATE TABLE budgets (
+  scope TEXT NOT NULL,
+  owner TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  period BIGINT NOT NULL,
+  most BIGINT NOT NULL,
+  set_by TEXT NOT NULL REFERENCES users (id),
+  set_at BIGINT NOT NULL,
+  PRIMARY KEY (scope, owner, kind, period)
+);
+
+CREATE TABLE spent (
+  session TEXT NOT NULL REFERENCES sessions (id),
+  user_id TEXT NOT NULL REFERENCES users (id),
+  worktree TEXT NOT NULL REFERENCES worktrees (id),
+  at BIGINT NOT NULL,
+  tokens BIGINT NOT NULL,
+  cost BIGINT NOT NULL,
+  calls BIGINT NOT NULL,
+  wall BIGINT NOT NULL,
+  egress BIGINT NOT NULL,
+  PRIMARY KEY (session, user_id, at)
+);
+CREATE INDEX spent_user ON spent (user_id, at);
+CREATE INDEX spent_worktree ON spent (worktree, at);
+CREATE INDEX tasks_created ON tasks (session, created_at);

@@ -4,7 +4,7 @@
 
 use access::{AllowApproval, DenyApproval, Permit, ReadSession};
 use model::{
-    ApprovalId, ApprovalState, ConsentId, ConsentScope, Millis, SessionId, TaskId, TaskState, UserId,
+    ApprovalId, ApprovalState, ConsentId, ConsentScope, Millis, Role, SessionId, TaskId, TaskState, UserId,
 };
 use serde_json::Value as Json;
 
@@ -106,12 +106,16 @@ impl Store {
         permit: Permit<AllowApproval>,
         four_eyes: bool,
     ) -> Result<Approval, StoreError> {
-        let who = permit.user();
+        let (who, role) = (permit.user(), permit.who().role());
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
         let asked = open(&mut tx, act.session, act.approval, &act.effect).await?;
         if !offers(&asked.body, &act.choice) {
             return unusable("that is none of the choices that allow it");
+        }
+        let is_shared = |scope: &Json| scope.as_str() != Some("session");
+        if asked.body.pointer("/budget/scope").is_some_and(is_shared) && role < Role::Admin {
+            return unusable("a budget of a person or a worktree is extended by an administrator");
         }
         if four_eyes && asked.asked_by == who {
             return unusable(

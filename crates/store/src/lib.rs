@@ -10,6 +10,7 @@
 mod answers;
 mod approvals;
 pub mod backup;
+mod budgets;
 mod consents;
 mod credentials;
 pub mod engine;
@@ -31,6 +32,7 @@ mod worktrees;
 
 pub use answers::{Answers, Remembered};
 pub use approvals::{Approval, NewApproval};
+pub use budgets::{Spender, Standing, Usage};
 pub use consents::Consent;
 pub use key_ring::KeptRing;
 pub use keys::{ApiKey, PassRow};

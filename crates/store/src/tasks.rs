@@ -131,6 +131,7 @@ impl Store {
         permit: Permit<PromptSession>,
         shown: String,
         child: Option<SessionId>,
+        a_minute: i64,
     ) -> Result<Task, StoreError> {
         let asked_by = permit.user();
         let act = permit.into_act();
@@ -143,6 +144,10 @@ impl Store {
         let waiting = tx.row(sql, std::slice::from_ref(&session)).await?.map_or(Ok(0), |row| row.int(0))?;
         if let Some(child) = child {
             self.settle_notice(&mut tx, child, true).await?;
+        } else if a_minute > 0 && self.asked_lately(&mut tx, act.session).await? >= a_minute {
+            return Err(StoreError::Unusable(format!(
+                "this session was asked {a_minute} times in the last minute, which is the most; ask again later"
+            )));
         } else if waiting >= MOST_QUEUED {
             return Err(StoreError::Full("waiting tasks", MOST_QUEUED));
         } else if waiting == 0 {
@@ -165,6 +170,13 @@ impl Store {
         tx.exec(sql, &args).await?;
         self.session_changed(tx, act.session).await?;
         self.task_row(act.task).await
+    }
+
+    async fn asked_lately(&self, tx: &mut Tx, session: SessionId) -> Result<i64, StoreError> {
+        let since = self.clock.now().saturating_sub(60_000);
+        let sql = "SELECT COUNT(*) FROM tasks WHERE session = $1 AND created_at > $2";
+        let row = tx.row(sql, &[session.to_string().into(), since.into()]).await?;
+        Ok(row.map_or(Ok(0), |row| row.int(0))?)
     }
 
     /// Tasks of a session after a place in the order, the oldest first.

@@ -55,6 +55,8 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),
+    ("spend", "takes the task that is at work"),
+    ("standings", "what the daemon compares with what a task spends"),
     ("consents_to", "takes the task that is at work; each is used by a permit of who gave it"),
     ("expire_approval", "takes the task that is at work"),
     // Before a request is judged.

@@ -138,4 +138,25 @@ impl Client {
         let path = format!("/api/v1/sessions/{}/consents/{}", part(id), part(consent));
         self.call("DELETE", &path, NOTHING)
     }
+
+    /// What was spent in a session, and what may be.
+    pub fn session_usage(&self, id: &str) -> Called<SessionUsage> {
+        self.call("GET", &format!("/api/v1/sessions/{}/usage", part(id)), NOTHING)
+    }
+
+    /// What was spent in the whole installation.
+    pub fn usage(&self, by: Option<&str>, days: Option<i64>) -> Called<UsageList> {
+        let query = query(&[("by", by.map(str::to_owned)), ("days", days.map(|days| days.to_string()))]);
+        self.call("GET", &format!("/api/v1/usage{query}"), NOTHING)
+    }
+
+    /// Budgets that somebody set.
+    pub fn budgets(&self) -> Called<BudgetList> {
+        self.call("GET", "/api/v1/budgets", NOTHING)
+    }
+
+    /// Sets a budget, or takes it away.
+    pub fn set_budget(&self, body: &SetBudgetRequest) -> Called<()> {
+        self.call("PUT", "/api/v1/budgets", Some(body))
+    }
 }

@@ -78,6 +78,8 @@ pub(crate) enum SessionCommand {
         #[arg(long)]
         silent: bool,
     },
+    /// Show what was spent in it, and the budgets that are about it
+    Usage { session: String },
     /// Show where it comes from and what comes from it
     Lineage { session: String },
     /// Put what waits in it in another order: all tasks that wait, the first first
@@ -168,5 +170,46 @@ pub(crate) enum ApprovalCommand {
         session: String,
         /// Which (apr_…); the only one that waits unless named
         approval: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BudgetCommand {
+    /// List budgets that were set; the usual ones are in the configuration
+    List,
+    /// Set one: a task that spends it stands still, and somebody is asked
+    Set {
+        /// Whose: `user`, `worktree` or `session`
+        #[arg(value_parser = ["user", "worktree", "session"])]
+        scope: String,
+        /// Which, by id or name
+        owner: String,
+        /// Of what: `tokens`, `cost` (hundredths of a dollar), `calls`, `wall` (seconds) or `egress` (bytes)
+        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress"])]
+        kind: String,
+        /// How much
+        most: i64,
+        /// In which time up to now: `minute`, `hour`, `day` or `ever`
+        #[arg(long, default_value = "day", value_parser = ["minute", "hour", "day", "ever"])]
+        per: String,
+    },
+    /// Take one away: what is usual holds again
+    Remove {
+        #[arg(value_parser = ["user", "worktree", "session"])]
+        scope: String,
+        owner: String,
+        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress"])]
+        kind: String,
+        #[arg(long, default_value = "day", value_parser = ["minute", "hour", "day", "ever"])]
+        per: String,
+    },
+    /// Show what was spent in the whole installation, the most expensive first
+    Usage {
+        /// Summed up by `user`, `worktree`, `session` or `agent`
+        #[arg(long, default_value = "user", value_parser = ["user", "worktree", "session", "agent"])]
+        by: String,
+        /// How many days are looked back
+        #[arg(long, default_value_t = 30)]
+        days: i64,
     },
 }

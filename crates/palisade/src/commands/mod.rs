@@ -2,6 +2,7 @@
 
 mod account;
 mod backup;
+mod budget;
 mod catalog;
 mod changes;
 pub(crate) mod doctor;
@@ -85,6 +86,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Session(command) => sessions::run(&session, command, cli.json),
         Command::Agent(command) => sessions::agent(&session, &command),
         Command::Approval(command) => sessions::approval(&session, command),
+        Command::Budget(command) => budget::run(&session, command),
         Command::Secret(command) => secret::run(&session, command, cli.json),
         Command::Policy(command) => policy::run(&session, command),
         Command::Ledger(command) => ledger::run(&session, command, cli.json),

@@ -60,6 +60,7 @@ pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Res
             let text = format!("{id} is {}; `palisade session attach {id}` shows it\n", made.task.state);
             Ok(Shown::new(&made, text))
         }
+        SessionCommand::Usage { session } => super::budget::of_session(&client, &session),
         SessionCommand::Lineage { session } => {
             let all = client.lineage(&session)?;
             let this = client.session(&session)?;

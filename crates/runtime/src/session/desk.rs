@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use access::{Denied, Permit, Reason, StartTask};
 use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
-use store::{Store, StoreError, TaskEnd, Waiting};
+use store::{Standing, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -25,6 +25,8 @@ use crate::{ActError, Runtime};
 const MOST: usize = 256;
 /// How often it is looked whether something waits, though nobody said so.
 const EVERY: Duration = Duration::from_secs(5);
+/// Periods of budgets that are waited out, in milliseconds.
+const SHORT: i64 = 60 * 60 * 1_000;
 /// How long is waited between tries to keep how a task ended; after that it is closed like what nobody carries out.
 const AGAIN: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
@@ -235,6 +237,14 @@ impl Runtime {
                 return tokio::time::sleep(EVERY).await;
             }
         };
+        match self.spent_before(session, &who).await {
+            Ok(None) => {}
+            Ok(Some(spent)) => return self.wait_for_budget(session, task, &spent).await,
+            Err(error) => {
+                tracing::warn!(%error, "what was spent cannot be told now");
+                return tokio::time::sleep(EVERY).await;
+            }
+        }
         let (this, asker) = (Arc::clone(&self), who.clone());
         let effect = async move |store: Arc<Store>, permit: Permit<StartTask>| {
             let (work, row) = store.start_task(permit).await?;
@@ -270,11 +280,26 @@ impl Runtime {
         }
     }
 
+    /// Keeps a task back that would spend what there is no more of: for a while, or until somebody lets it go on.
+    async fn wait_for_budget(&self, session: SessionId, task: TaskId, spent: &Standing) {
+        if (1..=SHORT).contains(&spent.budget.period) {
+            return tokio::time::sleep(EVERY).await;
+        }
+        self.note_spent(session, spent).await;
+        let why =
+            format!("{} are spent; it goes on by `palisade session resume` when there is more", spent.budget);
+        self.hold(session, task, &why, HoldCause::Budget).await;
+    }
+
     /// Keeps a task that nobody may begin, behind a hold.
     async fn refuse(&self, session: SessionId, task: TaskId, why: &str) {
+        self.hold(session, task, why, HoldCause::Refused).await;
+    }
+
+    async fn hold(&self, session: SessionId, task: TaskId, why: &str, cause: HoldCause) {
         let body = json!({ "text": format!("the task waits: {why}") });
         self.journal.write_soon(session, Some(task), StepKind::Error, body).await;
-        if let Err(error) = self.store.hold_session(session, HoldCause::Refused).await {
+        if let Err(error) = self.store.hold_session(session, cause).await {
             tracing::error!(%error, "a session whose task may not be begun could not be held");
             tokio::time::sleep(EVERY).await;
         }

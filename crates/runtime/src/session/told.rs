@@ -157,7 +157,12 @@ impl Told {
 
 /// The digest of an effect as it will be, with every secret in it.
 pub(super) fn digest(question: &Question) -> String {
-    hex::encode(Sha256::digest(Words(None).question(question).to_string().as_bytes()))
+    digest_of(&Words(None).question(question))
+}
+
+/// The digest of a document.
+pub(super) fn digest_of(body: &Value) -> String {
+    hex::encode(Sha256::digest(body.to_string().as_bytes()))
 }
 
 /// What kind of effect is asked for, by its word.

@@ -22,7 +22,9 @@ use tokio::sync::watch;
 use vault::LeaseId;
 use zeroize::Zeroizing;
 
+use self::asked::Questions;
 use super::agents::{How, Kind};
+use super::budget::Purse;
 use super::sandbox::{self, Agent, Ended, Layer, Wanted};
 use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
@@ -54,16 +56,18 @@ enum Outcome {
     Done(String),
     Failed(String),
     Stopped(Wish),
+    /// What may be spent is spent, and nobody allowed more.
+    Spent(String),
     /// Whoever asked may not any more, or what was lent was taken back.
     Lost(&'static str),
 }
 
 /// One task.
 pub(super) struct Turn<'a> {
-    runtime: &'a Arc<Runtime>,
-    work: &'a AtWork,
-    session: &'a Session,
-    who: &'a Principal,
+    pub(super) runtime: &'a Arc<Runtime>,
+    pub(super) work: &'a AtWork,
+    pub(super) session: &'a Session,
+    pub(super) who: &'a Principal,
     wishes: watch::Receiver<Option<Wish>>,
     epoch: watch::Receiver<u64>,
     told: Told,
@@ -81,6 +85,8 @@ pub(super) struct Turn<'a> {
     is_named: bool,
     /// The place behind the last step that was there before it.
     begun_at: i64,
+    /// What it spends.
+    pub(super) purse: Purse,
 }
 
 impl<'a> Turn<'a> {
@@ -111,6 +117,7 @@ impl<'a> Turn<'a> {
             flush: None,
             is_named: false,
             begun_at: session.steps.saturating_add(1),
+            purse: Purse::new(),
         }
     }
 
@@ -135,6 +142,7 @@ impl<'a> Turn<'a> {
                 "the daemon ended while it was at work".into(),
                 Some(HoldCause::Interrupted),
             ),
+            Outcome::Spent(why) => (TaskState::Failed, why, Some(HoldCause::Budget)),
             Outcome::Lost(why) => (TaskState::Failed, why.into(), Some(HoldCause::Refused)),
         };
         TaskEnd { state, why, agent_session: self.agent_session, holds }
@@ -258,11 +266,12 @@ impl<'a> Turn<'a> {
             Err(error) => return Outcome::Failed(error.to_string()),
         };
         let (outcome, ended) = match how {
-            How::Plain(_) => self.listen(agent, to, from, prompt).await,
+            How::Plain(_) => self.listen(agent, to, from, wanted, prompt).await,
             How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
         };
         let rest = self.told.rest();
         self.tell(rest).await;
+        self.settle_up(&ended.report).await;
         self.take_over(wanted, &ended).await;
         outcome
     }
@@ -302,6 +311,7 @@ impl<'a> Turn<'a> {
         mut agent: Agent,
         mut to: ChildStdin,
         mut from: ChildStdout,
+        wanted: &Wanted,
         prompt: &str,
     ) -> (Outcome, Ended) {
         // As somebody would type it: programs that read lines read this one.
@@ -314,6 +324,7 @@ impl<'a> Turn<'a> {
         let mut every = tokio::time::interval(LOOK);
         let mut piece = vec![0; 32 << 10];
         let mut odd = Vec::new();
+        let mut questions = Questions::default();
         let outcome = loop {
             tokio::select! {
                 read = from.read(&mut piece) => match read {
@@ -333,14 +344,22 @@ impl<'a> Turn<'a> {
                     let rest = self.told.rest();
                     self.tell(rest).await;
                 }
+                Some((id, choice)) = questions.answered() => {
+                    if let Some(spent) = questions.settle(self, wanted, &agent, id, choice).await {
+                        break Some(spent);
+                    }
+                }
                 _ = every.tick() => {
                     self.name(&agent).await;
                     if let Some(lost) = self.lost().await {
                         break Some(lost);
                     }
+                    questions.look_after(self, wanted, &agent).await;
                 }
             }
         };
+        questions.end(self).await;
+        questions.thaw(self, wanted, &agent).await;
         writing.abort();
         match outcome {
             Some(outcome) => (outcome, agent.stop().await),

@@ -3,6 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod auth;
 pub(crate) mod backup;
+pub(crate) mod budgets;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod keys;

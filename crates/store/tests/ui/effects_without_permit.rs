@@ -59,7 +59,11 @@ async fn all(
     drop(store.task_to_undo(()).await);
     drop(store.undid_task((), task).await);
     drop(store.steps_before((), 0, 1).await);
-    drop(store.queue_task((), String::new(), None).await);
+    drop(store.usage_of(()).await);
+    drop(store.usage(()).await);
+    drop(store.list_budgets(()).await);
+    drop(store.set_budget(()).await);
+    drop(store.queue_task((), String::new(), None, 0).await);
     drop(store.list_tasks((), 0, 1).await);
     drop(store.start_task(()).await);
     drop(store.stop_task(()).await);

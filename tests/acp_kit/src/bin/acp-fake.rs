@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `say WORDS` | says them, a word at a time |
 //! | `stall WORDS` | says them, and nothing more until it is stopped |
+//! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
+//! | `spend CENTS` | tells that this was spent, and waits a little |
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
@@ -167,6 +169,31 @@ impl Fake {
                     std::thread::sleep(Duration::from_millis(2));
                 }
                 why = "cancelled";
+            }
+            "calls" => {
+                use std::os::unix::fs::FileExt;
+                let path = self.cwd.lock().unwrap().join("count");
+                let file = std::fs::File::create(path).expect("the file is made");
+                for n in 0..count {
+                    update(
+                        session,
+                        &json!({ "sessionUpdate": "tool_call", "toolCallId": format!("c{n}"), "title": "count" }),
+                    );
+                    file.write_all_at(format!("{n:08}\n").as_bytes(), 9 * n as u64).expect("it is written");
+                    if self.cancelled.load(Ordering::SeqCst) {
+                        why = "cancelled";
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+            "spend" => {
+                let cost = json!({ "amount": count as f64 / 100.0, "currency": "USD" });
+                update(
+                    session,
+                    &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
+                );
+                std::thread::sleep(Duration::from_secs(3));
             }
             "recall" => {
                 let before = self.before.lock().unwrap().clone();

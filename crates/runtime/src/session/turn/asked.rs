@@ -10,21 +10,46 @@ use ::agents::Requests;
 use acp::{ChoiceKind, Question};
 use model::{ApprovalId, StepKind};
 use serde_json::json;
-use store::NewApproval;
+use store::{NewApproval, Standing};
 use tokio::task::JoinSet;
 
-use super::Turn;
+use super::{Outcome, Turn};
 use crate::session::sandbox::{self, Agent, Wanted};
-use crate::session::told;
+use crate::session::{budget, told};
 
+/// What kind of question it is that no agent asks.
+const BUDGET: &str = "budget";
 /// Questions of one turn that people are asked; more are denied.
 const MOST_ASKED: usize = 500;
 
 struct Open {
     id: ApprovalId,
-    question: Question,
-    /// Since when somebody looks on and says nothing.
+    asks: Asks,
+    /// Since when it waits, and since when somebody looks on and says nothing.
+    since: Instant,
     seen: Option<Instant>,
+}
+
+/// Who asks.
+enum Asks {
+    /// The agent.
+    Agent(Question),
+    /// We do, because this is spent.
+    Budget(Standing),
+}
+
+impl Open {
+    fn is_budget(&self) -> bool {
+        matches!(self.asks, Asks::Budget(_))
+    }
+
+    /// Whether whoever asks still wants to know.
+    fn is_wanted(&self) -> bool {
+        match &self.asks {
+            Asks::Agent(question) => question.is_open(),
+            Asks::Budget(_) => true,
+        }
+    }
 }
 
 /// Questions that wait.
@@ -67,7 +92,41 @@ impl Questions {
         self.answers.spawn(async move { (id, heard.await.ok().flatten()) });
         // Somebody may have consented before; then the answer is on its way.
         turn.runtime.consented(turn.work, id, &effect, &question, tree).await;
-        self.open.push(Open { id, question, seen: None });
+        self.open.push(Open { id, asks: Asks::Agent(question), since: Instant::now(), seen: None });
+    }
+
+    /// Asks whether more may be spent; the agent stands still until somebody says so.
+    async fn open_budget(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent, spent: Standing) {
+        self.freeze(turn, wanted, agent, "a budget is spent: the agent stands still until somebody decides")
+            .await;
+        turn.runtime.note_spent(turn.work.session(), &spent).await;
+        let id = ApprovalId::random();
+        let title = format!("go on beyond {}, of which {} are spent", spent.budget, spent.spent);
+        let body = json!({
+            "call": { "title": title, "kind": BUDGET },
+            "budget": budget::told(&spent),
+            "choices": [
+                { "id": "extend", "name": "Go on, as much again", "kind": "allow_once" },
+                { "id": "stop", "name": "End the task", "kind": "reject_once" },
+            ],
+        });
+        let effect = told::digest_of(&body);
+        let new = NewApproval {
+            id,
+            effect: effect.clone(),
+            body: body.clone(),
+            kind: BUDGET.into(),
+            likeness: None,
+        };
+        let heard = turn.runtime.desk.ask(id);
+        if let Err(error) = turn.runtime.store.open_approval(turn.work, new).await {
+            tracing::error!(%error, "that a budget is spent could not be asked about, so the task ends");
+            turn.runtime.desk.answer(id, None);
+        } else {
+            turn.say(StepKind::System, json!({ "approval": id, "effect": effect, "asks": body })).await;
+        }
+        self.answers.spawn(async move { (id, heard.await.ok().flatten()) });
+        self.open.push(Open { id, asks: Asks::Budget(spent), since: Instant::now(), seen: None });
     }
 
     /// The next that was decided; never while nothing waits.
@@ -78,16 +137,16 @@ impl Questions {
         }
     }
 
-    /// Gives the agent its answer.
+    /// Gives the agent its answer; how the task ends, if no more may be spent.
     pub(super) async fn settle(
         &mut self,
-        turn: &Turn<'_>,
+        turn: &mut Turn<'_>,
         wanted: &Wanted,
         agent: &Agent,
         id: ApprovalId,
         choice: Option<String>,
-    ) {
-        let Some(at) = self.open.iter().position(|one| one.id == id) else { return };
+    ) -> Option<Outcome> {
+        let at = self.open.iter().position(|one| one.id == id)?;
         let one = self.open.swap_remove(at);
         if self.open.is_empty() {
             self.thaw(turn, wanted, agent).await;
@@ -97,10 +156,15 @@ impl Questions {
             json!({ "approval": id, "decision": choice.as_deref().unwrap_or("deny") }),
         )
         .await;
-        match choice {
-            Some(choice) => one.question.answer(&choice),
-            None => deny(one.question),
+        match (one.asks, choice) {
+            (Asks::Agent(question), Some(choice)) => question.answer(&choice),
+            (Asks::Agent(question), None) => deny(question),
+            (Asks::Budget(spent), Some(_)) => turn.purse.extend(&spent.budget),
+            (Asks::Budget(spent), None) => {
+                return Some(Outcome::Spent(format!("{} are spent, and nobody allowed more", spent.budget)));
+            }
         }
+        None
     }
 
     /// Whether somebody is asked something.
@@ -111,7 +175,7 @@ impl Questions {
     /// Closes what the agent does not ask any more.
     async fn drop_withdrawn(&mut self, turn: &Turn<'_>) {
         let withdrawn: Vec<ApprovalId> =
-            self.open.iter().filter(|one| !one.question.is_open()).map(|one| one.id).collect();
+            self.open.iter().filter(|one| !one.is_wanted()).map(|one| one.id).collect();
         for id in withdrawn {
             match turn.runtime.store.expire_approval(turn.work, id).await {
                 Ok(_) => {
@@ -126,15 +190,28 @@ impl Questions {
     }
 
     /// Looks at what waits, once a second.
-    pub(super) async fn look_after(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent) {
+    pub(super) async fn look_after(&mut self, turn: &mut Turn<'_>, wanted: &Wanted, agent: &Agent) {
         self.drop_withdrawn(turn).await;
+        turn.purse.passed(self.frozen.is_some());
+        if !self.open.iter().any(Open::is_budget)
+            && let Some(spent) = turn.over().await
+        {
+            self.open_budget(turn, wanted, agent, spent).await;
+        }
         if self.open.is_empty() {
             return self.thaw(turn, wanted, agent).await;
         }
         let is_attended = turn.runtime.journal.is_followed(turn.work.session());
         let now = Instant::now();
         let mut late = Vec::new();
+        let patience = turn.runtime.bounds.usual.patience;
         for one in &mut self.open {
+            if one.is_budget() {
+                if now.duration_since(one.since) >= patience {
+                    late.push(one.id);
+                }
+                continue;
+            }
             match (is_attended, one.seen) {
                 (true, None) => one.seen = Some(now),
                 (true, Some(since)) if now.duration_since(since) >= turn.runtime.bounds.answer => {
@@ -155,18 +232,27 @@ impl Questions {
             }
         }
         if !is_attended && self.frozen.is_none() {
-            self.freeze(turn, wanted, agent).await;
+            self.freeze(
+                turn,
+                wanted,
+                agent,
+                "nobody looks on: the agent stands still until somebody decides",
+            )
+            .await;
         }
     }
 
-    async fn freeze(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent) {
+    async fn freeze(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent, why: &str) {
+        if self.frozen.is_some() {
+            return;
+        }
         let Some(run) = agent.run().await else { return };
         match sandbox::tell(turn.runtime.trees.launcher(), wanted, "freeze", &run).await {
             Ok(()) => {
                 if let Err(error) = turn.runtime.store.hold_task(turn.work, true).await {
                     tracing::warn!(%error, "that a task stands still could not be kept");
                 }
-                turn.note("nobody looks on: the agent stands still until somebody decides").await;
+                turn.note(why).await;
                 self.frozen = Some(run);
             }
             Err(error) => {

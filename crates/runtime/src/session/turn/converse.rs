@@ -129,6 +129,7 @@ impl Turn<'_> {
                         if over.is_some() { break }
                     }
                     Some(update) => {
+                        self.purse.heard(&update);
                         let drafts = self.told.update(&update);
                         self.tell(drafts).await;
                     }
@@ -139,7 +140,12 @@ impl Turn<'_> {
                     over = Some(came);
                     if is_over { break }
                 }
-                Some((id, choice)) = questions.answered() => questions.settle(self, wanted, &agent, id, choice).await,
+                Some((id, choice)) = questions.answered() => {
+                    if let Some(spent) = questions.settle(self, wanted, &agent, id, choice).await {
+                        stopping = Some(spent);
+                        break;
+                    }
+                }
                 _ = self.wishes.changed(), if stopping.is_none() => {
                     let wish = self.wishes.borrow_and_update().clone();
                     if let Some(wish) = wish {
@@ -175,6 +181,7 @@ impl Turn<'_> {
         }
         // Whatever is still asked is answered by nobody.
         questions.end(self).await;
+        questions.thaw(self, wanted, &agent).await;
         let is_over = over.is_some();
         drop((said, heard));
         let ended =
@@ -196,6 +203,9 @@ impl Turn<'_> {
         self.agent_session = session.map(|session| session.as_str().to_owned());
         if let Some(stopping) = stopping {
             return stopping;
+        }
+        if let Ok(stopped) = &came {
+            self.purse.ended(stopped);
         }
         match came {
             Ok(Stopped { why: Stop::EndTurn, .. }) => Outcome::Done("the agent came to its end".into()),

@@ -1,0 +1,323 @@
+//! What a task spends, as it is spent, against what may be.
+//!
+//! Flow: what the agent tells and what passes -> [`Purse`] -> the disk, once a second at most -> each budget that is about it ->
+//! one that is spent stops the sandbox where it stands, and somebody is asked.
+//!
+//! Invariants: nothing is ended in the middle of a write: what is spent is first frozen; an extension is for this task and
+//! as much again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use access::{ListBudgets, Principal, ReadSession, ReadUsage, SetBudget, UsageBy};
+use acp::{Stopped, Update};
+use ledger::{Decision, Draft};
+use model::{Allowance, BudgetScope, Millis, SessionId, Spending, StepKind};
+use serde_json::{Value, json};
+use store::{Spender, Standing, StoreError, Usage};
+
+use super::turn::Turn;
+use crate::{ActError, Runtime};
+
+/// How long time at work waits to be kept, if nothing else is spent.
+const RESTING: Duration = Duration::from_secs(10);
+
+/// What every session and person has, unless somebody settled it for them; and how long is waited for a decision.
+#[derive(Clone, Debug)]
+pub struct UsualBudgets {
+    /// The budgets.
+    pub budgets: Vec<Allowance>,
+    /// Prompts that a session takes in a minute; 0 is as many as there are.
+    pub messages: i64,
+    /// How long one that is spent waits for somebody before the task is ended.
+    pub patience: Duration,
+}
+
+impl Default for UsualBudgets {
+    fn default() -> Self {
+        Self { budgets: Vec::new(), messages: 30, patience: Duration::from_mins(15) }
+    }
+}
+
+/// What a task spent and nobody kept yet.
+#[derive(Debug)]
+pub(super) struct Purse {
+    more: Spending,
+    /// What the agent told of the whole turn so far.
+    told_cost: i64,
+    told_tokens: i64,
+    at: Instant,
+    kept: Instant,
+    /// What was allowed beyond a budget.
+    extended: Vec<(Allowance, i64)>,
+}
+
+impl Purse {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        let (more, extended) = (Spending::default(), Vec::new());
+        Self { more, told_cost: 0, told_tokens: 0, at: now, kept: now, extended }
+    }
+
+    /// Time that passed since this was last said; none of it counts while the task stood still.
+    pub(super) fn passed(&mut self, stood_still: bool) {
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut self.at, now));
+        if !stood_still {
+            self.more.wall = self.more.wall.saturating_add(millis(passed));
+        }
+    }
+
+    /// What an agent told.
+    pub(super) fn heard(&mut self, update: &Update) {
+        match update {
+            Update::Call(_) => self.more.calls = self.more.calls.saturating_add(1),
+            Update::Usage(usage) => {
+                if let Some(cost) =
+                    usage.cost.as_ref().filter(|cost| cost.currency.eq_ignore_ascii_case("usd"))
+                {
+                    self.cost_is(micro(cost.amount));
+                }
+                self.tokens_are(i64::try_from(usage.used).unwrap_or(i64::MAX));
+            }
+            _ => {}
+        }
+    }
+
+    /// What it told at the end of its turn.
+    pub(super) fn ended(&mut self, stopped: &Stopped) {
+        let number = |value: Option<&Value>| value.and_then(Value::as_i64).filter(|number| *number >= 0);
+        if let Some(usage) = &stopped.usage {
+            let total = number(usage.get("totalTokens")).or_else(|| {
+                let parts = ["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"];
+                let parts: Vec<i64> = parts.iter().filter_map(|name| number(usage.get(name))).collect();
+                (!parts.is_empty()).then(|| parts.iter().fold(0, |sum: i64, part| sum.saturating_add(*part)))
+            });
+            self.tokens_are(total.unwrap_or(0));
+        }
+        // The built-in agent tells what each call cost, by prices that are data.
+        if let Some(told) = stopped.meta.as_ref().and_then(|meta| meta.get("palisade")) {
+            self.cost_is(number(told.get("costMicroUsd")).unwrap_or(0));
+            let usage = told.get("usage").and_then(Value::as_object);
+            let total =
+                usage.into_iter().flat_map(|usage| usage.values()).filter_map(|part| number(Some(part)));
+            self.tokens_are(total.fold(0, i64::saturating_add));
+        }
+    }
+
+    /// Bytes that went over the network.
+    pub(super) fn network(&mut self, report: &Value) {
+        let bytes = |name: &str| report.pointer(&format!("/network/counts/{name}")).and_then(Value::as_i64);
+        let both = bytes("sent").unwrap_or(0).saturating_add(bytes("received").unwrap_or(0));
+        self.more.egress = self.more.egress.saturating_add(both.max(0));
+    }
+
+    fn cost_is(&mut self, total: i64) {
+        self.more.cost = self.more.cost.saturating_add((total - self.told_cost).max(0));
+        self.told_cost = self.told_cost.max(total);
+    }
+
+    fn tokens_are(&mut self, total: i64) {
+        self.more.tokens = self.more.tokens.saturating_add((total - self.told_tokens).max(0));
+        self.told_tokens = self.told_tokens.max(total);
+    }
+
+    /// What is to be kept now, if anything.
+    fn due(&mut self, all: bool) -> Option<Spending> {
+        let only_time = Spending { wall: 0, ..self.more } == Spending::default();
+        if self.more == Spending::default() || (only_time && !all && self.kept.elapsed() < RESTING) {
+            return None;
+        }
+        self.kept = Instant::now();
+        Some(std::mem::take(&mut self.more))
+    }
+
+    /// Allows as much again.
+    pub(super) fn extend(&mut self, budget: &Allowance) {
+        match self.extended.iter_mut().find(|(of, _)| of == budget) {
+            Some((_, more)) => *more = more.saturating_add(budget.most),
+            None => self.extended.push((budget.clone(), budget.most)),
+        }
+    }
+
+    fn is_over(&self, standing: &Standing) -> bool {
+        let more = self.extended.iter().find(|(of, _)| *of == standing.budget).map_or(0, |(_, more)| *more);
+        standing.spent > standing.budget.most.saturating_add(more)
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Dollars in millionths; what is no amount is none.
+fn micro(dollars: f64) -> i64 {
+    let micro = dollars * 1_000_000.0;
+    // Beyond any budget, and within what the type holds.
+    if micro.is_finite() && micro > 0.0 { micro.min(1e15) as i64 } else { 0 }
+}
+
+impl Turn<'_> {
+    fn spender(&self) -> Spender {
+        Spender { session: self.session.id(), worktree: self.session.worktree(), user: self.who.user() }
+    }
+
+    /// Keeps what was spent, and tells a budget that is spent by it.
+    pub(super) async fn over(&mut self) -> Option<Standing> {
+        let more = self.purse.due(false)?;
+        self.keep(more).await;
+        let standings =
+            self.runtime.store.standings(self.spender(), &self.runtime.bounds.usual.budgets).await;
+        match standings {
+            Ok(standings) => standings.into_iter().find(|one| self.purse.is_over(one)),
+            Err(error) => {
+                tracing::warn!(%error, "what was spent cannot be compared with budgets now; it is tried again");
+                None
+            }
+        }
+    }
+
+    async fn keep(&mut self, more: Spending) {
+        if let Err(error) = self.runtime.store.spend(self.work, &more).await {
+            tracing::error!(%error, "what was spent could not be kept");
+            self.purse.more = more;
+        }
+    }
+
+    /// Keeps the rest at the end.
+    pub(super) async fn settle_up(&mut self, report: &Value) {
+        self.purse.network(report);
+        if let Some(more) = self.purse.due(true) {
+            self.keep(more).await;
+        }
+    }
+}
+
+impl Runtime {
+    /// A budget that is spent before anything is begun there.
+    pub(super) async fn spent_before(
+        &self,
+        session: SessionId,
+        who: &Principal,
+    ) -> Result<Option<Standing>, StoreError> {
+        let facts = self.gate.session(session).await.ok().flatten().ok_or(StoreError::Missing("session"))?;
+        let spender = Spender { session, worktree: facts.worktree.id, user: who.user() };
+        let standings = self.store.standings(spender, &self.bounds.usual.budgets).await?;
+        Ok(standings.into_iter().find(|one| one.spent >= one.budget.most.max(1)))
+    }
+
+    /// Puts on the record that a budget is spent.
+    pub(super) async fn note_spent(&self, session: SessionId, standing: &Standing) {
+        let budget = &standing.budget;
+        let note = Draft::new("budget", "budget.reached", Decision::Noted)
+            .because(budget.to_string())
+            .with("session", session.to_string())
+            .with("scope", budget.scope.to_string())
+            .with("owner", budget.owner.clone())
+            .with("kind", budget.kind.to_string())
+            .with("spent", standing.spent.to_string());
+        if !matches!(self.ledger.note(note).await, Ok(Ok(_))) {
+            tracing::error!(%session, "that a budget is spent could not be recorded");
+        }
+        let body = json!({ "text": format!("spent: {budget}"), "budget": told(standing) });
+        self.journal.write_soon(session, None, StepKind::System, body).await;
+    }
+
+    /// What was spent in a session and those that were opened for it, and the budgets that are about it.
+    pub async fn session_usage(
+        &self,
+        who: &Principal,
+        session: SessionId,
+    ) -> Result<(Spending, Vec<Standing>), ActError> {
+        let permit = self.look(who, ReadSession { session }).await?;
+        let spent = self.store.usage_of(permit).await?;
+        let facts = self.gate.session(session).await.ok().flatten().ok_or(StoreError::Missing("session"))?;
+        let spender = Spender { session, worktree: facts.worktree.id, user: facts.creator };
+        let standings = self.store.standings(spender, &self.bounds.usual.budgets).await?;
+        // How much a person spends elsewhere is theirs to know.
+        let theirs = |one: &Standing| one.budget.scope != BudgetScope::User || who.user() == facts.creator;
+        Ok((spent, standings.into_iter().filter(theirs).collect()))
+    }
+
+    /// What was spent in the whole installation in so many milliseconds up to now.
+    pub async fn usage(&self, who: &Principal, by: UsageBy, back: Millis) -> Result<Vec<Usage>, ActError> {
+        let since = self.clock.now().saturating_sub(back);
+        let permit = self.look(who, ReadUsage { by, since }).await?;
+        Ok(self.store.usage(permit).await?)
+    }
+
+    /// Budgets that somebody set.
+    pub async fn budgets(&self, who: &Principal) -> Result<Vec<Allowance>, ActError> {
+        let permit = self.look(who, ListBudgets {}).await?;
+        Ok(self.store.list_budgets(permit).await?)
+    }
+
+    /// Sets a budget; none takes it away.
+    pub async fn set_budget(
+        self: &Arc<Self>,
+        who: &Principal,
+        budget: Allowance,
+        most: Option<i64>,
+    ) -> Result<(), ActError> {
+        let Allowance { scope, owner, kind, period, .. } = budget;
+        let effect = async |store: Arc<store::Store>, permit| store.set_budget(permit).await;
+        self.perform(who, SetBudget { scope, owner, kind, period, most }, effect).await
+    }
+}
+
+/// A budget and what was spent of it, as it is told.
+pub(super) fn told(standing: &Standing) -> Value {
+    let budget = &standing.budget;
+    json!({
+        "scope": budget.scope, "owner": budget.owner, "kind": budget.kind, "period": budget.period, "most": budget.most,
+        "spent": standing.spent,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::BudgetKind;
+
+    use super::*;
+
+    fn usage(used: u64, cost: Option<f64>) -> Update {
+        let cost = cost.map(|amount| acp::Cost { amount, currency: "USD".into() });
+        Update::Usage(acp::Usage { used, size: 200_000, cost })
+    }
+
+    /// ACC-19: what an agent tells in sums is counted once.
+    #[test]
+    fn acc_19_what_is_told_in_sums_is_counted_once() {
+        let mut purse = Purse::new();
+        for update in [usage(1_000, Some(0.5)), usage(1_500, Some(0.75)), usage(1_200, Some(0.75))] {
+            purse.heard(&update);
+        }
+        assert_eq!((purse.more.tokens, purse.more.cost), (1_500, 750_000));
+        let end = |usage, meta| Stopped { why: acp::Stop::EndTurn, usage, meta };
+        purse.ended(&end(Some(json!({ "totalTokens": 4_000 })), None));
+        assert_eq!(purse.more.tokens, 4_000);
+        let meta =
+            json!({ "palisade": { "costMicroUsd": 900_000, "usage": { "input": 4_000, "output": 500 } } });
+        purse.ended(&end(None, Some(meta)));
+        assert_eq!((purse.more.tokens, purse.more.cost), (4_500, 900_000));
+        for bad in [f64::NAN, f64::INFINITY, -1.0] {
+            assert_eq!(micro(bad), 0);
+        }
+    }
+
+    #[test]
+    fn acc_20_an_extension_is_as_much_again() {
+        let budget = Allowance {
+            scope: BudgetScope::Session,
+            owner: "x".into(),
+            kind: BudgetKind::Calls,
+            period: 60_000,
+            most: 10,
+        };
+        let at = |spent| Standing { budget: budget.clone(), spent };
+        let mut purse = Purse::new();
+        assert!(!purse.is_over(&at(10)) && purse.is_over(&at(11)));
+        purse.extend(&budget);
+        assert!(!purse.is_over(&at(20)) && purse.is_over(&at(21)));
+    }
+}

@@ -1,0 +1,166 @@
+//! Budgets: kept over restarts, shared by what is opened for one another; one that is spent stops the work where it stands.
+
+use api::{Approval, DenyRequest, SetBudgetRequest};
+use tests::{Host, Person};
+
+use crate::calls::{allow, new_session, spawn};
+use crate::sessions::{ended, steps, tasks, until};
+
+fn host(settings: &[(&str, &str)]) -> Host {
+    let start = Host::builder().set("limits.requests_per_minute", "0");
+    settings.iter().fold(start, |builder, (key, value)| builder.set(key, value)).start()
+}
+
+fn budget(scope: &str, owner: &str, kind: &str, seconds: i64, most: i64) -> SetBudgetRequest {
+    SetBudgetRequest {
+        scope: scope.into(),
+        owner: owner.into(),
+        kind: kind.into(),
+        seconds,
+        most: Some(most),
+    }
+}
+
+fn asked(person: &Person, session: &str) -> Approval {
+    until("somebody is asked", || person.client.approvals(session, false).unwrap().items.pop())
+}
+
+fn extend(one: &Approval) -> api::AllowRequest {
+    api::AllowRequest { choice: "extend".into(), ..allow(one, None) }
+}
+
+/// ACC-19, ACC-20: what is spent stops the task where it stands, with an entry and a question; after an extension it goes on without
+/// a gap, and whoever says no ends it.
+#[test]
+fn acc_20_a_spent_budget_pauses_and_cuts_nothing_in_half() {
+    let host = host(&[]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.set_budget(&budget("session", &session, "calls", 3_600, 10)).unwrap();
+    let head = host.ledger_head();
+    let task = owner.client.prompt_session(&session, "calls 40").unwrap();
+    let one = asked(owner, &session);
+    assert_eq!(one.asks["budget"]["kind"], "calls", "{one:?}");
+    assert!(one.asks["budget"]["spent"].as_i64().unwrap() > 10);
+    let held = tasks(owner, &session).into_iter().find(|now| now.id == task.id).unwrap();
+    assert_eq!(held.state, "held");
+    let noted = host.since(head).iter().filter(|entry| entry.action == "budget.reached").count();
+    assert_eq!(noted, 1, "one entry");
+    let before = steps(owner, &session).len();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let calls =
+        |from: usize| steps(owner, &session).iter().skip(from).filter(|step| step.kind == "tool_use").count();
+    assert_eq!(calls(before), 0, "it stands still");
+
+    // As much again, until that is spent as well.
+    owner.client.allow_approval(&session, &one.id, &extend(&one)).unwrap();
+    let two = asked(owner, &session);
+    assert_ne!(two.id, one.id);
+    owner.client.allow_approval(&session, &two.id, &extend(&two)).unwrap();
+    let three = until("the end, or a question", || {
+        let open = owner.client.approvals(&session, false).unwrap().items.pop();
+        let over = tasks(owner, &session).into_iter().find(|now| now.id == task.id && now.ended_at.is_some());
+        (open.is_some() || over.is_some()).then_some(open)
+    });
+    if let Some(three) = three {
+        owner.client.allow_approval(&session, &three.id, &extend(&three)).unwrap();
+    }
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    let counted = owner.client.worktree_files(&worktree, "count").unwrap().text.unwrap();
+    let expected: String = (0..40).map(|n| format!("{n:08}\n")).collect();
+    assert_eq!(counted, expected, "no gap, nothing cut in half");
+    assert_eq!(owner.client.session_usage(&session).unwrap().spent.calls, 40);
+
+    // Spent before it begins: it is waited out, or held; here the time is an hour, so it waits.
+    let later = owner.client.prompt_session(&session, "say later").unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(tasks(owner, &session).into_iter().find(|now| now.id == later.id).unwrap().state, "queued");
+    owner.client.set_budget(&budget("session", &session, "calls", 3_600, 1_000)).unwrap();
+    assert_eq!(ended(owner, &session, &later.id).state, "done", "there is more now");
+
+    // Nobody allows more: it ends.
+    let other = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.set_budget(&budget("session", &other, "calls", 0, 5)).unwrap();
+    let task = owner.client.prompt_session(&other, "calls 100").unwrap();
+    let one = asked(owner, &other);
+    owner.client.deny_approval(&other, &one.id, &DenyRequest { effect: one.effect.clone() }).unwrap();
+    let end = ended(owner, &other, &task.id);
+    assert!(end.state == "failed" && end.why.contains("spent"), "{end:?}");
+    assert_eq!(owner.client.session(&other).unwrap().held.as_deref(), Some("budget"));
+}
+
+/// ACC-19: money of a person is counted over all their sessions and restarts, what is opened for a session is counted to it, and
+/// only an administrator extends what is not a session's own.
+#[test]
+fn acc_19_budgets_hold_over_sessions_and_restarts() {
+    let mut host = host(&[("budgets.user_cents_per_day", "100"), ("sessions.fan_out", "20")]);
+    let ana = host.user("ana", "member");
+    let worktree = host.tree(&ana, "demo", "session").id;
+    let first = ana.client.create_session(&new_session(&worktree)).unwrap().id;
+    let second = ana.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = ana.client.prompt_session(&first, "spend 60").unwrap();
+    assert_eq!(ended(&ana, &first, &task.id).state, "done");
+    host.restart();
+    let (owner, ana) = (host.owner().clone(), ana.at(&host));
+    let task = ana.client.prompt_session(&second, "spend 60").unwrap();
+    let one = asked(&ana, &second);
+    assert_eq!(one.asks["budget"]["scope"], "user", "{one:?}");
+    assert_eq!(one.asks["budget"]["spent"].as_i64(), Some(1_200_000), "a restart forgets nothing");
+    let refused = ana.client.allow_approval(&second, &one.id, &extend(&one)).unwrap_err();
+    assert!(refused.status() == Some(409) && refused.to_string().contains("administrator"), "{refused}");
+    owner.client.allow_approval(&second, &one.id, &extend(&one)).unwrap();
+    assert_eq!(ended(&ana, &second, &task.id).state, "done");
+
+    // A day is not waited out: what is asked now stays, behind a hold.
+    let third = ana.client.prompt_session(&first, "say more").unwrap();
+    until("it is held", || {
+        (ana.client.session(&first).unwrap().held.as_deref() == Some("budget")).then_some(())
+    });
+    owner.client.set_budget(&budget("user", &ana.id, "cost", 86_400, 10_000_000)).unwrap();
+    ana.client.resume_session(&first).unwrap();
+    assert_eq!(ended(&ana, &first, &third.id).state, "done");
+
+    // What is opened for a session is spent by it.
+    let root = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.set_budget(&budget("session", &root, "cost", 0, 500_000)).unwrap();
+    for n in 0..2 {
+        let child = owner
+            .client
+            .spawn_session(&root, &api::SpawnRequest { report: false, ..spawn("spend 20") })
+            .unwrap();
+        assert_eq!(ended(&owner, &child.session.id, &child.task.id).state, "done", "{n}");
+    }
+    let child =
+        owner.client.spawn_session(&root, &api::SpawnRequest { report: false, ..spawn("spend 20") }).unwrap();
+    let one = asked(&owner, &child.session.id);
+    assert_eq!(one.asks["budget"]["owner"].as_str(), Some(root.as_str()), "shared, not copied: {one:?}");
+    owner.client.stop_session(&child.session.id).unwrap();
+    assert_eq!(ended(&owner, &child.session.id, &child.task.id).state, "stopped");
+
+    // Roll-ups, and who may see them.
+    let by = owner.client.usage(Some("user"), None).unwrap().items;
+    let anas = by.iter().find(|one| one.by == ana.id).unwrap();
+    assert_eq!(anas.spent.cost_micro_usd, 1_200_000);
+    assert!(owner.client.usage(Some("agent"), Some(1)).unwrap().items.iter().any(|one| one.by == "fake"));
+    assert_eq!(ana.client.usage(None, None).unwrap_err().status(), Some(403));
+    assert_eq!(
+        ana.client.set_budget(&budget("user", &ana.id, "cost", 86_400, 1)).unwrap_err().status(),
+        Some(403)
+    );
+}
+
+/// ACC-19: prompts of one session in a minute, and the one that is too many.
+#[test]
+fn acc_19_prompts_of_a_minute_are_bounded() {
+    let host = host(&[("budgets.session_messages_per_minute", "3")]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    for n in 0..3 {
+        owner.client.prompt_session(&session, &format!("say {n}")).unwrap();
+    }
+    let refused = owner.client.prompt_session(&session, "say more").unwrap_err();
+    assert!(refused.status() == Some(409) && refused.to_string().contains("minute"), "{refused}");
+    assert_eq!(tasks(owner, &session).len(), 3);
+}

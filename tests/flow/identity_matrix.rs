@@ -447,6 +447,7 @@ fn invented(path: &str) -> String {
         .replace("{session}", &format!("ses_{hex}"))
         .replace("{task}", &format!("tsk_{hex}"))
         .replace("{approval}", &format!("apr_{hex}"))
+        .replace("{consent}", &format!("con_{hex}"))
         .replace("{policy}", "no-such")
         .replace("{owner}", &format!("usr_{hex}"))
         .replace("{name}", "NO_SUCH")

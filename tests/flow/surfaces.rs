@@ -403,6 +403,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
     }
     let made: [(&str, &dyn Fn() -> String); 7] = [
         ("{approval}", &|| stage.no_approval()),
+        ("{consent}", &|| format!("con_{}", "0".repeat(32))),
         ("{repo}", &|| stage.spare_repo()),
         ("{key}", &|| stage.key()),
         ("{pass}", &|| stage.pass()),

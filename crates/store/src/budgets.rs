@@ -47,8 +47,8 @@ pub struct Usage {
 macro_rules! sums {
     ($rest:literal) => {
         concat!(
-            "SELECT COALESCE(SUM(p.tokens), 0), COALESCE(SUM(p.cost), 0), COALESCE(SUM(p.calls), 0), ",
-            "COALESCE(SUM(p.wall), 0), COALESCE(SUM(p.egress), 0) FROM spent p ",
+            "SELECT CAST(COALESCE(SUM(p.tokens), 0) AS BIGINT), CAST(COALESCE(SUM(p.cost), 0) AS BIGINT), CAST(COALESCE(SUM(p.calls), 0) AS BIGINT), ",
+            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT) FROM spent p ",
             $rest
         )
     };
@@ -57,8 +57,8 @@ macro_rules! sums {
 macro_rules! usage_by {
     ($column:literal) => {
         concat!(
-            "SELECT ", $column, ", COALESCE(SUM(p.tokens), 0), COALESCE(SUM(p.cost), 0), COALESCE(SUM(p.calls), 0), ",
-            "COALESCE(SUM(p.wall), 0), COALESCE(SUM(p.egress), 0) FROM spent p JOIN sessions s ON s.id = p.session ",
+            "SELECT ", $column, ", CAST(COALESCE(SUM(p.tokens), 0) AS BIGINT), CAST(COALESCE(SUM(p.cost), 0) AS BIGINT), CAST(COALESCE(SUM(p.calls), 0) AS BIGINT), ",
+            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT) FROM spent p JOIN sessions s ON s.id = p.session ",
             "WHERE p.at >= $1 GROUP BY ", $column, " ORDER BY 3 DESC, 2 DESC, 5 DESC LIMIT $2"
         )
     };

@@ -5,6 +5,7 @@ mod access_hidden;
 mod backup;
 mod calls;
 mod cli;
+mod editor;
 mod faults_bytes;
 mod faults_hold;
 mod faults_kill;

@@ -97,6 +97,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ("discard", AsksNobody(OWN)),
     ("runs", AsksNobody(OWN)),
     ("redact", AsksNobody("reads what it is given and writes it without secrets")),
+    ("acp", AsksNobody("speaks with an editor, by calls that have lines of their own; tried in `editor`")),
     ("up", AsksNobody("starts the daemon")),
     ("init", AsksNobody("makes the first owner, with a one-time secret")),
     ("login", AsksNobody("is how one becomes somebody")),

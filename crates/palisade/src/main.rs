@@ -37,6 +37,9 @@ fn main() -> ExitCode {
         Ok(cli::Cli { config, url, ca, insecure_http, totp, json, command: cli::Command::Shell(args) }) => {
             commands::live::shell(&Session::new(config, url, ca, insecure_http, totp), json, args)
         }
+        Ok(cli::Cli { config, url, ca, insecure_http, totp, command: cli::Command::Acp(args), .. }) => {
+            commands::acp::run(Session::new(config, url, ca, insecure_http, totp), args)
+        }
         Ok(cli::Cli { json, command: cli::Command::Redact(args), .. }) => commands::redact::run(json, &args),
         Ok(cli) => {
             let place = cli.place();

@@ -135,6 +135,30 @@ pub(crate) fn next_line(text: &str) -> bool {
     write(io::stdout().lock(), text, false)
 }
 
+/// One message of a protocol that standard output belongs to; whether anybody still reads.
+pub(crate) fn protocol(message: &Value) -> bool {
+    let text = line(message);
+    let clean = OWN.scrub_bytes(text.as_bytes());
+    let is_whole = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+    // A mask that takes a bracket along would leave no message: then every text is masked by itself.
+    let masked = if is_whole(&clean) { clean } else { Cow::Owned(line(&scrubbed(message)).into_bytes()) };
+    let mut out = io::stdout().lock();
+    let ended = masked.strip_suffix(b"\n").unwrap_or(&masked);
+    out.write_all(ended).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
+}
+
+/// The same with every text in it masked.
+fn scrubbed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(OWN.scrub(text).into_owned()),
+        Value::Array(all) => all.iter().map(scrubbed).collect(),
+        Value::Object(all) => {
+            all.iter().map(|(name, value)| (OWN.scrub(name).into_owned(), scrubbed(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
 /// Standard output, for text that passed the redactor on its way there.
 pub(crate) fn masked() -> io::StdoutLock<'static> {
     io::stdout().lock()

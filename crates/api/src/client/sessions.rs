@@ -85,6 +85,12 @@ impl Client {
         self.call("GET", &format!("/api/v1/sessions/{}/steps{query}", part(id)), NOTHING)
     }
 
+    /// What happened after a place, so much at once.
+    pub fn steps_page(&self, id: &str, after: i64, limit: u32) -> Called<StepPage> {
+        let query = query(&[("after", Some(after.to_string())), ("limit", Some(limit.to_string()))]);
+        self.call("GET", &format!("/api/v1/sessions/{}/steps{query}", part(id)), NOTHING)
+    }
+
     /// What waits for a person there.
     pub fn approvals(&self, id: &str, all: bool) -> Called<ApprovalList> {
         let query = query(&[("all", all.then(|| "true".to_owned()))]);

@@ -1,6 +1,6 @@
-//! `palisade session` and `palisade approval`.
+//! `palisade session`, `palisade approval` and `palisade acp`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
@@ -67,6 +67,23 @@ pub(crate) enum SessionCommand {
     Resume { session: String },
     /// Finish it: what is at work ends, what waits is dropped
     Close { session: String },
+}
+
+/// Which agent an editor gets, and where it works.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AcpArgs {
+    /// Which agent
+    #[arg(long, default_value = "palisade")]
+    pub(crate) agent: String,
+    /// Where it works, by id or name; the one of the editor's directory unless told
+    #[arg(long)]
+    pub(crate) worktree: Option<String>,
+    /// What the agent may do without asking, in its own words
+    #[arg(long)]
+    pub(crate) mode: Option<String>,
+    /// Which model it uses
+    #[arg(long)]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -60,8 +60,10 @@ impl Told {
                 self.after_words(kind, self.words().changed(change))
             }
             Update::Plan(steps) => {
-                let steps: Vec<Value> =
-                    steps.iter().map(|step| json!({ "text": self.clean(&step.text) })).collect();
+                let steps: Vec<Value> = steps
+                    .iter()
+                    .map(|step| json!({ "text": self.clean(&step.text), "status": step.status.word() }))
+                    .collect();
                 self.after_words(StepKind::System, json!({ "plan": steps }))
             }
             Update::Mode(mode) => self.after_words(StepKind::System, json!({ "mode": self.clean(mode) })),

@@ -2,6 +2,7 @@
 
 mod access;
 mod access_hidden;
+mod attach;
 mod backup;
 mod calls;
 mod cli;

@@ -159,6 +159,23 @@ fn scrubbed(value: &Value) -> Value {
     }
 }
 
+/// Whether somebody looks at what is printed.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The line at the end of a terminal that is written over; nothing leaves it empty. As wide as the terminal is at this moment, so
+/// that it stays one.
+pub(crate) fn progress(text: Option<&str>) {
+    let wide = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(80, |size| size.ws_col);
+    let line: String = text.unwrap_or_default().chars().take(usize::from(wide.max(2)) - 1).collect();
+    let tamed = redact::tame(line.as_bytes());
+    let mut out = io::stdout().lock();
+    // Ours, and the one thing here that moves a cursor.
+    let shown = out.write_all(b"\r\x1b[K").and_then(|()| out.write_all(&OWN.scrub_bytes(&tamed)));
+    let _ = shown.and_then(|()| out.flush());
+}
+
 /// Standard output, for text that passed the redactor on its way there.
 pub(crate) fn masked() -> io::StdoutLock<'static> {
     io::stdout().lock()

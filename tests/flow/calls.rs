@@ -237,6 +237,19 @@ pub fn new_session(worktree: &str) -> CreateSessionRequest {
     }
 }
 
+pub fn new_import(worktree: &str) -> api::ImportRequest {
+    let line = r#"{"type":"user","message":{"content":"hello"}}"#;
+    api::ImportRequest {
+        worktree: worktree.to_owned(),
+        session: None,
+        title: None,
+        after: 0,
+        lines: vec![api::Hidden(line.to_owned())],
+        lost: Vec::new(),
+        last: true,
+    }
+}
+
 pub fn new_key() -> CreateKeyRequest {
     CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None }
 }
@@ -385,6 +398,7 @@ calls! { s, who;
     "sessions_agents" => agents();
     "sessions_list" => sessions(&SessionFilter::default());
     "sessions_create" => { let body = new_session(&s.tree()); } create_session(&body);
+    "sessions_import" => { let body = new_import(&s.tree()); } import_session(&body);
     "sessions_read" => { let id = s.session(who); } session(&id);
     "sessions_tasks" => { let id = s.session(who); } tasks(&id, 0);
     "sessions_prompt" => { let id = s.session(who); } prompt_session(&id, "say something");

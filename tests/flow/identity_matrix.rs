@@ -58,6 +58,7 @@ GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/
 GET    /api/v1/agents                             | runs:read   | 200     | 200     | 200     | 200
 GET    /api/v1/sessions                           | runs:read   | 200     | 200     | 200     | 200
 POST   /api/v1/sessions                           | runs:write  | 403     | 201     | 201     | 201
+POST   /api/v1/sessions/import                    | runs:write  | 403     | 201     | 201     | 201
 GET    /api/v1/sessions/{session}                 | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/sessions/{session}/tasks           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/tasks           | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
@@ -274,6 +275,10 @@ impl Scene<'_> {
             ("POST", "/api/v1/sessions") => {
                 let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
                 serde_json::to_value(crate::calls::new_session(&worktree)).unwrap()
+            }
+            ("POST", "/api/v1/sessions/import") => {
+                let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
+                serde_json::to_value(crate::calls::new_import(&worktree)).unwrap()
             }
             ("POST", "/api/v1/sessions/{session}/tasks") => json!({"prompt": "say x"}),
             ("POST", "/api/v1/sessions/{session}/approvals/{approval}/allow") => {

@@ -31,6 +31,7 @@ mod identity_closed;
 mod identity_devices;
 mod identity_matrix;
 mod identity_secrets;
+mod imports;
 mod ledger_actions;
 mod ledger_bundle;
 mod ledger_full;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::{Host, PASSWORD};
 
 use crate::calls::{
-    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_pass,
+    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_import, new_pass,
 };
 use crate::gateway_wire::{Reply, request, speak};
 
@@ -207,6 +207,13 @@ const COMMANDS: &[(&str, Line)] = &[
         "session prompt",
         Calls("sessions_prompt", |s, who| words(["session", "prompt", &s.session(who), "say something"])),
     ),
+    (
+        "session import",
+        Calls("sessions_import", |s, _| {
+            let lines = file(s, "{\"type\":\"user\",\"message\":{\"content\":\"hello\"}}\n");
+            words(["session", "import", &lines, "--worktree", &s.tree()])
+        }),
+    ),
     ("session export", Calls("steps_list", |s, who| words(["session", "export", &s.session(who)]))),
     (
         "session attach",
@@ -382,6 +389,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "repos_create" => json!({ "name": stage.fresh(), "origin": "https://forge.example/a/b" }),
         "worktrees_create" => json!({ "repo": stage.repo, "name": stage.fresh() }),
         "sessions_create" => json!({ "worktree": stage.tree(), "agent": "fake" }),
+        "sessions_import" => serde_json::to_value(new_import(&stage.tree())).unwrap(),
         "sessions_prompt" => json!({ "prompt": "say something" }),
         "sessions_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),
         "sessions_deny" => json!({ "effect": "0".repeat(64) }),

@@ -200,6 +200,7 @@ actions! {
     SESSION_LIST = "session.list", Read, Read;
     SESSION_READ = "session.read", Read, Read;
     SESSION_CREATE = "session.create", Write, Widens;
+    SESSION_IMPORT = "session.import", Write, Widens;
     SESSION_PROMPT = "session.prompt", Write, Widens;
     SESSION_START = "session.start", Write, Widens;
     SESSION_RESUME = "session.resume", Write, Widens;

@@ -43,7 +43,7 @@ pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
-pub use session::{AgentView, MOST_PROMPT, NewSession, SessionFollower};
+pub use session::{AgentView, ImportLine, ImportPage, MOST_PROMPT, NewSession, SessionFollower};
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
 pub use trees::{BadOrigin, Origin, may_be_named};

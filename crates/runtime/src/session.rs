@@ -9,6 +9,7 @@
 mod agents;
 mod desk;
 mod follow;
+mod import;
 mod journal;
 mod sandbox;
 mod told;
@@ -28,6 +29,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use desk::Desk;
 pub use follow::SessionFollower;
+pub use import::{ImportLine, ImportPage};
 pub(crate) use journal::Journal;
 
 use self::agents::Kind;

@@ -12,6 +12,7 @@ mod approvals;
 pub mod backup;
 mod credentials;
 pub mod engine;
+mod imports;
 mod key_ring;
 mod keys;
 mod records;
@@ -28,6 +29,7 @@ mod worktrees;
 
 pub use answers::{Answers, Remembered};
 pub use approvals::{Approval, NewApproval};
+pub use imports::{ImportedPage, ImportedStep, ImportedTask};
 pub use key_ring::KeptRing;
 pub use keys::{ApiKey, PassRow};
 pub use records::{IndexedEntry, LedgerFilter};

@@ -47,6 +47,8 @@ pub struct Session {
     pub at_work: Option<TaskId>,
     /// How many tasks wait.
     pub queued: i64,
+    /// How many lines of a transcript it was made from, if it was.
+    pub imported: Option<i64>,
 }
 
 impl Session {
@@ -88,7 +90,7 @@ macro_rules! session_columns {
             "(SELECT t.id FROM tasks t WHERE t.session = s.id AND t.state IN ('running', 'held')), ",
             "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
             "w.tier, w.archived_at, ",
-            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) ",
+            "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), s.imported ",
             "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
             $rest
         )
@@ -240,6 +242,7 @@ fn session(row: &Row) -> Result<Session, EngineError> {
         closed_at: row.opt_int(12)?,
         at_work: row.opt_text(13)?.map(str::parse).transpose().map_err(|_| odd(13))?,
         queued: row.int(14)?,
+        imported: row.opt_int(18)?,
     })
 }
 

@@ -42,6 +42,11 @@ impl Client {
         self.call("POST", "/api/v1/sessions", Some(body))
     }
 
+    /// Keeps a page of a transcript.
+    pub fn import_session(&self, body: &ImportRequest) -> Called<Session> {
+        self.call("POST", "/api/v1/sessions/import", Some(body))
+    }
+
     /// One session.
     pub fn session(&self, id: &str) -> Called<Session> {
         self.call("GET", &format!("/api/v1/sessions/{}", part(id)), NOTHING)

@@ -56,6 +56,16 @@ pub(crate) enum SessionCommand {
     },
     /// Print everything that happened in it, one JSON document a line
     Export { session: String },
+    /// Make a session of a transcript of Claude Code (JSON lines): closed, for reading
+    Import {
+        file: std::path::PathBuf,
+        /// Where, by id or name
+        #[arg(long)]
+        worktree: String,
+        /// How it is shown
+        #[arg(long)]
+        title: Option<String>,
+    },
     /// End what is at work in it, or one task of its queue; what waits stays, behind a hold
     Stop {
         session: String,

@@ -2,6 +2,7 @@
 
 mod attach;
 mod effect;
+mod import;
 mod markdown;
 mod screen;
 
@@ -64,6 +65,10 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
                     None => return Ok(Shown::done("")),
                 }
             }
+        }
+        SessionCommand::Import { file, worktree, title } => {
+            let worktree = resolve::worktree(&client, &worktree)?;
+            Ok(show(&import::sent(&client, &file, &worktree, title)?, &[]))
         }
         SessionCommand::Stop { session, task } => {
             let what = match task {
@@ -205,6 +210,7 @@ fn list(client: &Client, filter: &SessionFilter) -> Result<Shown, Failure> {
 
 fn state(one: &api::Session) -> String {
     match (&one.closed_at, &one.at_work, &one.held) {
+        (Some(_), ..) if one.imported.is_some() => "imported: for reading".into(),
         (Some(_), ..) => "closed".into(),
         (None, Some(_), _) => "at work".into(),
         (None, None, Some(held)) => format!("held: {held}"),

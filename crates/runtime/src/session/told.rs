@@ -268,6 +268,11 @@ pub(super) fn clean(redactor: &Redactor, text: &str) -> String {
     String::from_utf8_lossy(&redact::tame(scrubbed.as_bytes())).into_owned()
 }
 
+/// The same for every text in a document; a name can tell what its value is.
+pub(super) fn clean_value(redactor: &Redactor, value: &Value) -> Value {
+    Words(Some(redactor)).value(value)
+}
+
 /// Whether a key of many lines begins and has not ended.
 fn begins_key(text: &str) -> bool {
     let begins = text.rfind("-----BEGIN ");

@@ -22,7 +22,7 @@ const MOST_WORDS: usize = 64;
 /// Approvals that are listed.
 const MOST_APPROVALS: i64 = 200;
 
-fn session(row: runtime::Session) -> Session {
+pub(super) fn session(row: runtime::Session) -> Session {
     Session {
         id: row.id().to_string(),
         worktree: row.worktree().to_string(),
@@ -38,6 +38,7 @@ fn session(row: runtime::Session) -> Session {
         steps: row.steps,
         created_at: row.created_at,
         closed_at: row.closed_at,
+        imported: row.imported,
     }
 }
 

@@ -150,6 +150,26 @@ fn ses_12_hostile_lines_are_errors_at_their_places() {
     assert!(host.ledger(&api::LedgerFilter::default()).iter().all(|entry| !entry.line.contains("k1L2m3N4")));
 }
 
+/// SES-12: the same on the other database.
+#[test]
+fn ses_12_transcripts_are_kept_on_postgresql_too() {
+    let host = Host::builder().set("limits.requests_per_minute", "0").on_postgresql().start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let first = owner.client.import_session(&ImportRequest { last: false, ..new_import(&worktree) }).unwrap();
+    let lines: Vec<api::Hidden> = [
+        json!({ "type": "assistant", "timestamp": "2026-01-02T03:04:05Z", "message": { "content": "a\u{0}b" } }).to_string(),
+        "junk\u{0}".to_owned(),
+    ]
+    .map(api::Hidden)
+    .to_vec();
+    let page = ImportRequest { session: Some(first.id.clone()), after: 1, lines, ..new_import(&worktree) };
+    assert_eq!(owner.client.import_session(&page).unwrap().imported, Some(3));
+    let kinds: Vec<String> = steps(owner, &first.id).into_iter().map(|step| step.kind).collect();
+    assert_eq!(kinds, ["user", "assistant", "error"]);
+    assert_eq!(all_tasks(owner, &first.id).len(), 1);
+}
+
 /// A page is kept once, behind those before it, by whoever brought them, and nowhere else.
 #[test]
 fn ses_12_pages_are_kept_once_and_in_order() {

@@ -168,7 +168,15 @@ pub(crate) fn is_terminal() -> bool {
 /// that it stays one.
 pub(crate) fn progress(text: Option<&str>) {
     let wide = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(80, |size| size.ws_col);
-    let line: String = text.unwrap_or_default().chars().take(usize::from(wide.max(2)) - 1).collect();
+    let mut left = usize::from(wide.max(2)) - 1;
+    let fits = |c: &char| {
+        // Some take two places.
+        let places = if c.is_ascii() { 1 } else { 2 };
+        let is_room = left >= places;
+        left = left.saturating_sub(places);
+        is_room
+    };
+    let line: String = text.unwrap_or_default().chars().take_while(fits).collect();
     let tamed = redact::tame(line.as_bytes());
     let mut out = io::stdout().lock();
     // Ours, and the one thing here that moves a cursor.

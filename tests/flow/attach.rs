@@ -105,7 +105,7 @@ fn acc_12_a_key_decides_what_is_on_the_screen() {
         assert_eq!(owner.client.approvals(&session, false).unwrap().items.len(), 1, "{name}: it waits");
         watcher.strikes(key);
         watcher.sees(if done { "allowed" } else { "denied" });
-        watcher.sees(if done { &"✓ Write first" } else { &"✗ Write second" });
+        watcher.sees(if done { "✓ Write first" } else { "✗ Write second" });
         watcher.sees("[done]");
         assert_eq!(ended(owner, &session, &task.id).state, "done");
         assert_eq!(owner.client.worktree_files(&worktree, name).is_ok(), done, "{name}");

@@ -256,14 +256,8 @@ pub const NOBODY: &str =
 
 /// What allows an effect.
 pub fn allow(one: &api::Approval, scope: Option<&str>) -> AllowRequest {
-    AllowRequest {
-        effect: one.effect.clone(),
-        choice: "yes".into(),
-        scope: scope.map(str::to_owned),
-        beneath: None,
-        uses: None,
-        hours: None,
-    }
+    let once = AllowRequest::once(one.effect.clone(), "yes".into());
+    AllowRequest { scope: scope.map(str::to_owned), ..once }
 }
 
 /// A budget that nobody will spend.
@@ -298,6 +292,19 @@ pub fn new_session(worktree: &str) -> CreateSessionRequest {
         mode: None,
         model: None,
         command: Vec::new(),
+    }
+}
+
+pub fn new_import(worktree: &str) -> api::ImportRequest {
+    let line = r#"{"type":"user","message":{"content":"hello"}}"#;
+    api::ImportRequest {
+        worktree: worktree.to_owned(),
+        session: None,
+        title: None,
+        after: 0,
+        lines: vec![api::Hidden(line.to_owned())],
+        lost: Vec::new(),
+        last: true,
     }
 }
 
@@ -449,6 +456,7 @@ calls! { s, who;
     "sessions_agents" => agents();
     "sessions_list" => sessions(&SessionFilter::default());
     "sessions_create" => { let body = new_session(&s.tree()); } create_session(&body);
+    "sessions_import" => { let body = new_import(&s.tree()); } import_session(&body);
     "sessions_read" => { let id = s.session(who); } session(&id);
     "sessions_tasks" => { let id = s.session(who); } tasks(&id, 0);
     "sessions_prompt" => { let id = s.session(who); } prompt_session(&id, "say something");

@@ -58,6 +58,7 @@ GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/
 GET    /api/v1/agents                             | runs:read   | 200     | 200     | 200     | 200
 GET    /api/v1/sessions                           | runs:read   | 200     | 200     | 200     | 200
 POST   /api/v1/sessions                           | runs:write  | 403     | 201     | 201     | 201
+POST   /api/v1/sessions/import                    | runs:write  | 403     | 201     | 201     | 201
 GET    /api/v1/sessions/{session}                 | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/sessions/{session}/tasks           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/tasks           | runs:write  | 403/403 | 409/403 | 409/403 | 409/403
@@ -298,6 +299,10 @@ impl Scene<'_> {
                 serde_json::to_value(crate::calls::budget(&session)).unwrap()
             }
             ("PUT", "/api/v1/sessions/{session}/queue") => json!({"tasks": []}),
+            ("POST", "/api/v1/sessions/import") => {
+                let worktree = self.host.owner().worktree(self.repo, &fresh("wt"), "session").id;
+                serde_json::to_value(crate::calls::new_import(&worktree)).unwrap()
+            }
             ("POST", "/api/v1/sessions/{session}/approvals/{approval}/allow") => {
                 json!({"effect": "0".repeat(64), "choice": "yes"})
             }

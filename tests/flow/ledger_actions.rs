@@ -196,6 +196,7 @@ impl Stage {
             "session.list" => client.sessions(&api::SessionFilter::default()).map(drop),
             "session.read" => client.session(&self.session(who)).map(drop),
             "session.create" => client.create_session(&crate::calls::new_session(&self.tree())).map(drop),
+            "session.import" => client.import_session(&crate::calls::new_import(&self.tree())).map(drop),
             "session.prompt" => client.prompt_session(&self.session(who), "say something").map(drop),
             "session.start" => self.started(who),
             "budget.read" => client.budgets().map(drop),

@@ -2,9 +2,11 @@
 
 mod access;
 mod access_hidden;
+mod attach;
 mod backup;
 mod calls;
 mod cli;
+mod editor;
 mod faults_bytes;
 mod faults_hold;
 mod faults_kill;
@@ -29,6 +31,7 @@ mod identity_closed;
 mod identity_devices;
 mod identity_matrix;
 mod identity_secrets;
+mod imports;
 mod ledger_actions;
 mod ledger_bundle;
 mod ledger_full;

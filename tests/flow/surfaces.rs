@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tests::{Host, PASSWORD};
 
 use crate::calls::{
-    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_pass,
+    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_import, new_pass,
 };
 use crate::gateway_wire::{Reply, request, speak};
 
@@ -97,6 +97,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ("discard", AsksNobody(OWN)),
     ("runs", AsksNobody(OWN)),
     ("redact", AsksNobody("reads what it is given and writes it without secrets")),
+    ("acp", AsksNobody("speaks with an editor, by calls that have lines of their own; tried in `editor`")),
     ("up", AsksNobody("starts the daemon")),
     ("init", AsksNobody("makes the first owner, with a one-time secret")),
     ("login", AsksNobody("is how one becomes somebody")),
@@ -205,6 +206,13 @@ const COMMANDS: &[(&str, Line)] = &[
     (
         "session prompt",
         Calls("sessions_prompt", |s, who| words(["session", "prompt", &s.session(who), "say something"])),
+    ),
+    (
+        "session import",
+        Calls("sessions_import", |s, _| {
+            let lines = file(s, "{\"type\":\"user\",\"message\":{\"content\":\"hello\"}}\n");
+            words(["session", "import", &lines, "--worktree", &s.tree()])
+        }),
     ),
     ("session export", Calls("steps_list", |s, who| words(["session", "export", &s.session(who)]))),
     (
@@ -401,7 +409,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
     if path.contains("{session}") {
         path = path.replace("{session}", &stage.session(who));
     }
-    let made: [(&str, &dyn Fn() -> String); 7] = [
+    let made: [(&str, &dyn Fn() -> String); 8] = [
         ("{approval}", &|| stage.no_approval()),
         ("{consent}", &|| format!("con_{}", "0".repeat(32))),
         ("{repo}", &|| stage.spare_repo()),
@@ -438,6 +446,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "lineage_fork" | "lineage_undo" => json!({}),
         "approvals_allow" => json!({ "effect": "0".repeat(64), "choice": "yes" }),
         "approvals_deny" => json!({ "effect": "0".repeat(64) }),
+        "sessions_import" => serde_json::to_value(new_import(&stage.tree())).unwrap(),
         "worktrees_update" => json!({ "about": "x" }),
         "worktrees_set_tier" => json!({ "tier": "all" }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),

@@ -202,6 +202,7 @@ actions! {
     SESSION_CREATE = "session.create", Write, Widens;
     SESSION_FORK = "session.fork", Write, Widens;
     SESSION_SPAWN = "session.spawn", Write, Widens;
+    SESSION_IMPORT = "session.import", Write, Widens;
     SESSION_PROMPT = "session.prompt", Write, Widens;
     SESSION_REORDER = "session.reorder", Write, Widens;
     SESSION_UNDO = "session.undo", Write, Widens;

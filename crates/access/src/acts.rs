@@ -444,6 +444,28 @@ acts! {
         /// Whether the other is told of its end.
         reports: bool,
     }
+    /// Keep a page of a transcript as a session that is closed.
+    ImportSession = SESSION_IMPORT on |a| Resource::Worktree(a.worktree), names session,
+        detail |a| vec![
+            ("worktree", a.worktree.to_string()),
+            ("after", a.after.to_string()),
+            ("lines", a.lines.to_string()),
+        ]; {
+        /// Its id, minted here with the first page.
+        session: SessionId,
+        /// Where.
+        worktree: WorktreeId,
+        /// How it is shown.
+        title: DisplayName,
+        /// Whether this is the first page.
+        begins: bool,
+        /// How many lines came before.
+        after: i64,
+        /// How many lines this has.
+        lines: i64,
+        /// Whether nothing more comes.
+        last: bool,
+    }
     /// Say something to a session's agent: a task behind those that wait.
     PromptSession = SESSION_PROMPT on |a| Resource::Session(a.session), detail |a| vec![("task", a.task.to_string())]; {
         /// Which.

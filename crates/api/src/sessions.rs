@@ -54,6 +54,9 @@ pub struct Session {
     pub created_at: i64,
     /// When it was finished.
     pub closed_at: Option<i64>,
+    /// How many lines of a transcript it was made from, if it was.
+    #[serde(default)]
+    pub imported: Option<i64>,
     /// Where it comes from, if from another session.
     pub origin: Option<Origin>,
     /// How many sessions were opened for one another before it.
@@ -106,6 +109,37 @@ pub struct CreateSessionRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 64)]
     pub command: Vec<String>,
+}
+
+/// A page of a transcript of Claude Code that becomes a session.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRequest {
+    /// Where.
+    #[schema(pattern = r#"^wt_[0-9a-f]{32}$"#)]
+    pub worktree: String,
+    /// The session that the first page made; none with the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = r#"^ses_[0-9a-f]{32}$"#)]
+    pub session: Option<String>,
+    /// How it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 80, pattern = r#"^[!-~](?:[ -~]*[!-~])?$"#)]
+    pub title: Option<String>,
+    /// How many lines came before this page.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub after: i64,
+    /// The lines, as they stand in the file.
+    #[schema(value_type = Vec<String>, max_items = 500)]
+    pub lines: Vec<crate::Hidden>,
+    /// The places in this page, from 0, of lines that cannot be sent; what stands there says why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 500)]
+    pub lost: Vec<i64>,
+    /// Whether nothing more comes.
+    #[serde(default)]
+    pub last: bool,
 }
 
 /// Asks a session's agent for something.
@@ -252,6 +286,14 @@ pub struct AllowRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 720)]
     pub hours: Option<i64>,
+}
+
+impl AllowRequest {
+    /// Only this effect, only now.
+    #[must_use]
+    pub fn once(effect: String, choice: String) -> Self {
+        Self { effect, choice, scope: None, beneath: None, uses: None, hours: None }
+    }
 }
 
 /// A consent that holds for more than one question.

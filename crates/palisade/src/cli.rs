@@ -19,7 +19,7 @@ pub(crate) use sandbox::{
     RunOnly, SetupCommand, ShellArgs,
 };
 pub(crate) use secrets::Secret;
-pub(crate) use sessions::{AgentCommand, ApprovalCommand, BudgetCommand, SessionCommand};
+pub(crate) use sessions::{AcpArgs, AgentCommand, ApprovalCommand, BudgetCommand, SessionCommand};
 
 /// Runs AI agents inside a boundary that can be proved.
 ///
@@ -204,6 +204,10 @@ pub(crate) enum Command {
     /// Agents that sessions can be opened with
     #[command(subcommand)]
     Agent(AgentCommand),
+    /// Be an agent for an editor that speaks ACP, on standard input and output
+    ///
+    /// The editor's directory must be the origin of a repository, or be in it, and that have one worktree; or name one.
+    Acp(AcpArgs),
     /// Effects that wait for a person
     #[command(subcommand)]
     Approval(ApprovalCommand),

@@ -1,7 +1,7 @@
 //! The client and launcher: parse, call or launch, print.
 //!
 //! Invariants: nothing is asked without a terminal; what is printed passes the redactor, except a secret that
-//! is shown once on request; with `--json` there is exactly one JSON document on standard output.
+//! is shown once on request; with `--json` there is exactly one JSON document on standard output; that of `acp` is the protocol's.
 //! Exit codes: 0 done, 1 refused or failed, 2 not understood (or a ledger that cannot be checked).
 
 mod cli;
@@ -36,6 +36,9 @@ fn main() -> ExitCode {
         }
         Ok(cli::Cli { config, url, ca, insecure_http, totp, json, command: cli::Command::Shell(args) }) => {
             commands::live::shell(&Session::new(config, url, ca, insecure_http, totp), json, args)
+        }
+        Ok(cli::Cli { config, url, ca, insecure_http, totp, command: cli::Command::Acp(args), .. }) => {
+            commands::acp::run(Session::new(config, url, ca, insecure_http, totp), args)
         }
         Ok(cli::Cli { json, command: cli::Command::Redact(args), .. }) => commands::redact::run(json, &args),
         Ok(cli) => {

@@ -135,6 +135,55 @@ pub(crate) fn next_line(text: &str) -> bool {
     write(io::stdout().lock(), text, false)
 }
 
+/// One message of a protocol that standard output belongs to; whether anybody still reads.
+pub(crate) fn protocol(message: &Value) -> bool {
+    let text = line(message);
+    let clean = OWN.scrub_bytes(text.as_bytes());
+    let is_whole = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+    // A mask that takes a bracket along would leave no message: then every text is masked by itself.
+    let masked = if is_whole(&clean) { clean } else { Cow::Owned(line(&scrubbed(message)).into_bytes()) };
+    let mut out = io::stdout().lock();
+    let ended = masked.strip_suffix(b"\n").unwrap_or(&masked);
+    out.write_all(ended).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
+}
+
+/// The same with every text in it masked.
+fn scrubbed(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(OWN.scrub(text).into_owned()),
+        Value::Array(all) => all.iter().map(scrubbed).collect(),
+        Value::Object(all) => {
+            all.iter().map(|(name, value)| (OWN.scrub(name).into_owned(), scrubbed(value))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+/// Whether somebody looks at what is printed.
+pub(crate) fn is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// The line at the end of a terminal that is written over; nothing leaves it empty. As wide as the terminal is at this moment, so
+/// that it stays one.
+pub(crate) fn progress(text: Option<&str>) {
+    let wide = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).map_or(80, |size| size.ws_col);
+    let mut left = usize::from(wide.max(2)) - 1;
+    let fits = |c: &char| {
+        // Some take two places.
+        let places = if c.is_ascii() { 1 } else { 2 };
+        let is_room = left >= places;
+        left = left.saturating_sub(places);
+        is_room
+    };
+    let line: String = text.unwrap_or_default().chars().take_while(fits).collect();
+    let tamed = redact::tame(line.as_bytes());
+    let mut out = io::stdout().lock();
+    // Ours, and the one thing here that moves a cursor.
+    let shown = out.write_all(b"\r\x1b[K").and_then(|()| out.write_all(&OWN.scrub_bytes(&tamed)));
+    let _ = shown.and_then(|()| out.flush());
+}
+
 /// Standard output, for text that passed the redactor on its way there.
 pub(crate) fn masked() -> io::StdoutLock<'static> {
     io::stdout().lock()

@@ -44,8 +44,8 @@ pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
 pub use session::{
-    AgentView, MOST_PROMPT, NewChild, NewSession, Notice, SessionBounds, SessionFollower, UnknownWord,
-    UsualBudgets,
+    AgentView, ImportLine, ImportPage, MOST_PROMPT, NewChild, NewSession, Notice, SessionBounds,
+    SessionFollower, UnknownWord, UsualBudgets,
 };
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};

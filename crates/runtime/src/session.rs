@@ -12,6 +12,7 @@ mod budget;
 mod consents;
 mod desk;
 mod follow;
+mod import;
 mod journal;
 mod lineage;
 mod recall;
@@ -36,6 +37,7 @@ pub use bounds::{Notice, SessionBounds, UnknownWord};
 pub use budget::UsualBudgets;
 pub(crate) use desk::Desk;
 pub use follow::SessionFollower;
+pub use import::{ImportLine, ImportPage};
 pub(crate) use journal::Journal;
 pub use lineage::NewChild;
 

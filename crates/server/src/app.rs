@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    approvals, auth, backup, budgets, events, health, keys, ledger, lending, lineage, passes, policies,
-    repos, secrets, sessions, setup, status, steps, users, worktrees,
+    approvals, auth, backup, budgets, events, health, imports, keys, ledger, lending, lineage, passes,
+    policies, repos, secrets, sessions, setup, status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -169,6 +169,7 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(worktrees::files))
         .routes(routes!(sessions::agents))
         .routes(routes!(sessions::list, sessions::create))
+        .routes(routes!(imports::import))
         .routes(routes!(sessions::read))
         .routes(routes!(sessions::tasks, sessions::prompt))
         .routes(routes!(sessions::stop_task))

@@ -96,6 +96,7 @@ routes! {
     GET "/api/v1/agents" Action("status.read");
     GET "/api/v1/sessions" Action("session.list");
     POST "/api/v1/sessions" Action("session.create");
+    POST "/api/v1/sessions/import" Action("session.import");
     GET "/api/v1/sessions/{session}" Action("session.read");
     GET "/api/v1/sessions/{session}/tasks" Action("session.read");
     POST "/api/v1/sessions/{session}/tasks" Action("session.prompt");

@@ -51,6 +51,8 @@ pub struct Session {
     pub origin: Option<Origin>,
     /// How many were opened for one another before it.
     pub depth: i64,
+    /// How many lines of a transcript it was made from, if it was.
+    pub imported: Option<i64>,
 }
 
 impl Session {
@@ -105,7 +107,7 @@ macro_rules! session_columns {
             "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
             "w.tier, w.archived_at, ",
             "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
-            "s.parent, s.born, s.forked_at, s.depth ",
+            "s.parent, s.born, s.forked_at, s.depth, s.imported ",
             "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
             $rest
         )
@@ -271,6 +273,7 @@ pub(crate) fn session(row: &Row) -> Result<Session, EngineError> {
         queued: row.int(14)?,
         origin: origin(row)?,
         depth: row.int(21)?,
+        imported: row.opt_int(22)?,
     })
 }
 

@@ -1,7 +1,7 @@
 //! What happened in sessions, each at its place, many at a time.
 //!
-//! Invariant: a step is made from a task that is at work, or from the daemon's own word about a session; nobody else writes
-//! here, and what is written never changes.
+//! Invariant: a step is made from a task that is at work, from the daemon's own word about a session, or from a transcript
+//! (`imports`); nobody else writes here, and what is written never changes.
 
 use access::{Permit, ReadSession};
 use model::{Millis, SessionId, Step, StepKind, TaskId};

@@ -26,6 +26,11 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 6, name: "trees", sql: include_str!("../migrations/0006_trees.sql") },
     Migration { number: 7, name: "sessions", sql: include_str!("../migrations/0007_sessions.sql") },
     Migration { number: 8, name: "bounds", sql: include_str!("../migrations/0008_bounds.sql") },
+    Migration {
+        number: 9,
+        name: "imported sessions",
+        sql: include_str!("../migrations/0009_imported_sessions.sql"),
+    },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

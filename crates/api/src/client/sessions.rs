@@ -42,6 +42,11 @@ impl Client {
         self.call("POST", "/api/v1/sessions", Some(body))
     }
 
+    /// Keeps a page of a transcript.
+    pub fn import_session(&self, body: &ImportRequest) -> Called<Session> {
+        self.call("POST", "/api/v1/sessions/import", Some(body))
+    }
+
     /// One session.
     pub fn session(&self, id: &str) -> Called<Session> {
         self.call("GET", &format!("/api/v1/sessions/{}", part(id)), NOTHING)
@@ -107,6 +112,12 @@ impl Client {
     /// What happened after a place.
     pub fn steps(&self, id: &str, after: i64) -> Called<StepPage> {
         let query = query(&[("after", Some(after.to_string()))]);
+        self.call("GET", &format!("/api/v1/sessions/{}/steps{query}", part(id)), NOTHING)
+    }
+
+    /// What happened after a place, so much at once.
+    pub fn steps_page(&self, id: &str, after: i64, limit: u32) -> Called<StepPage> {
+        let query = query(&[("after", Some(after.to_string())), ("limit", Some(limit.to_string()))]);
         self.call("GET", &format!("/api/v1/sessions/{}/steps{query}", part(id)), NOTHING)
     }
 

@@ -1,6 +1,6 @@
-//! `palisade session` and `palisade approval`.
+//! `palisade session`, `palisade approval` and `palisade acp`.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
@@ -108,6 +108,16 @@ pub(crate) enum SessionCommand {
     },
     /// Print everything that happened in it, one JSON document a line
     Export { session: String },
+    /// Make a session of a transcript of Claude Code (JSON lines): closed, for reading
+    Import {
+        file: std::path::PathBuf,
+        /// Where, by id or name
+        #[arg(long)]
+        worktree: String,
+        /// How it is shown
+        #[arg(long)]
+        title: Option<String>,
+    },
     /// End what is at work in it, or one task of its queue; what waits stays, behind a hold
     Stop {
         session: String,
@@ -119,6 +129,23 @@ pub(crate) enum SessionCommand {
     Resume { session: String },
     /// Finish it: what is at work ends, what waits is dropped
     Close { session: String },
+}
+
+/// Which agent an editor gets, and where it works.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AcpArgs {
+    /// Which agent
+    #[arg(long, default_value = "palisade")]
+    pub(crate) agent: String,
+    /// Where it works, by id or name; the one of the editor's directory unless told
+    #[arg(long)]
+    pub(crate) worktree: Option<String>,
+    /// What the agent may do without asking, in its own words
+    #[arg(long)]
+    pub(crate) mode: Option<String>,
+    /// Which model it uses
+    #[arg(long)]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

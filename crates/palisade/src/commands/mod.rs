@@ -1,6 +1,7 @@
 //! One file per noun: turn what was typed into calls, and answers into something to show.
 
 mod account;
+pub(crate) mod acp;
 mod backup;
 mod budget;
 mod catalog;
@@ -56,6 +57,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Freeze { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Freeze),
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
+        Command::Acp(_) => Err(Failure::Usage("`acp` stands alone".into())),
         Command::Redact(_) => Err(Failure::Usage("`redact` stands alone".into())),
         Command::Doctor(args) => doctor::run(config.as_deref(), &args),
         Command::Setup(command) => setup::run(config.as_deref(), &command),

@@ -1,10 +1,16 @@
 //! Sessions: opened, prompted, watched, ended; and what waits there for a person.
 
+mod attach;
+mod effect;
+mod import;
+mod markdown;
+mod screen;
+
 use std::io::{IsTerminal, Read};
 
 use api::{
-    AllowRequest, Approval, Client, ClientError, CreateSessionRequest, DenyRequest, ForkRequest, Lineage,
-    SessionFilter, SpawnRequest, Step, UndoRequest,
+    AllowRequest, Approval, Client, CreateSessionRequest, DenyRequest, ForkRequest, Lineage, SessionFilter,
+    SpawnRequest, UndoRequest,
 };
 use serde_json::{Value, json};
 
@@ -14,13 +20,11 @@ use crate::failure::Failure;
 use crate::output::{self, Shown, moment, table};
 use crate::session::Session;
 
-/// How often a connection is made again that brings nothing.
-const MOST_BROKEN: u32 = 10;
 /// Characters of a prompt that are read from standard input, in bytes.
 const MOST_PROMPT: u64 = 1 << 20;
 
-pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Result<Shown, Failure> {
-    let client = session.client()?;
+pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> Result<Shown, Failure> {
+    let client = session_of.client()?;
     match command {
         SessionCommand::New { worktree, agent, title, mode, model, command } => {
             let worktree = resolve::worktree(&client, &worktree)?;
@@ -42,7 +46,7 @@ pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Res
             let before = client.session(&session)?.steps;
             let task = client.prompt_session(&session, &prompt)?;
             if follow {
-                return watch(&client, &session, Some(before), Some(&task.id), json);
+                return attach::watch(session_of, &session, Some(before), Some(&task.id), json);
             }
             let text =
                 format!("{} is {}; `palisade session attach {session}` shows it\n", task.id, task.state);
@@ -82,7 +86,7 @@ pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Res
             };
             Ok(Shown::new(&task, text))
         }
-        SessionCommand::Attach { session, after } => watch(&client, &session, after, None, json),
+        SessionCommand::Attach { session, after } => attach::watch(session_of, &session, after, None, json),
         SessionCommand::Export { session } => {
             let mut after = 0;
             loop {
@@ -98,6 +102,10 @@ pub(super) fn run(session: &Session, command: SessionCommand, json: bool) -> Res
                     None => return Ok(Shown::done("")),
                 }
             }
+        }
+        SessionCommand::Import { file, worktree, title } => {
+            let worktree = resolve::worktree(&client, &worktree)?;
+            Ok(show(&import::sent(&client, &file, &worktree, title)?, &[]))
         }
         SessionCommand::Stop { session, task } => {
             let what = match task {
@@ -292,6 +300,7 @@ fn tree(all: &Lineage, this: &api::Session) -> String {
 
 fn state(one: &api::Session) -> String {
     match (&one.closed_at, &one.at_work, &one.held) {
+        (Some(_), ..) if one.imported.is_some() => "imported: for reading".into(),
         (Some(_), ..) => "closed".into(),
         (None, Some(_), _) => "at work".into(),
         (None, None, Some(held)) => format!("held: {held}"),
@@ -324,128 +333,6 @@ fn show(one: &api::Session, tasks: &[api::Task]) -> Shown {
     Shown::new(&result, text)
 }
 
-/// Shows what happens, until the task that is waited for is over. A connection that breaks is made again.
-fn watch(
-    client: &Client,
-    session: &str,
-    after: Option<i64>,
-    task: Option<&str>,
-    json: bool,
-) -> Result<Shown, Failure> {
-    let row = client.session(session)?;
-    let mut last = after.unwrap_or(row.steps);
-    let mut screen = Screen { json, line: String::new() };
-    // Nothing happens any more in one that is closed and has nothing at work.
-    while row.closed_at.is_some() && row.at_work.is_none() {
-        let page = client.steps(session, last)?;
-        for step in &page.items {
-            last = step.seq;
-            if !screen.shows(step, session) {
-                return Ok(Shown::done(""));
-            }
-        }
-        if page.next.is_none() {
-            return Ok(Shown::done(""));
-        }
-    }
-    let mut broken = 0;
-    loop {
-        let followed = match client.follow_session(session, last) {
-            Ok(followed) => followed,
-            Err(error @ ClientError::Unreachable { .. }) if broken < MOST_BROKEN => {
-                again(&mut broken, &error);
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for step in followed {
-            let step = match step {
-                Ok(step) => step,
-                Err(error) if broken < MOST_BROKEN => {
-                    output::tell(&error.to_string());
-                    break;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            broken = 0;
-            last = step.seq;
-            if !screen.shows(&step, session) {
-                return Ok(Shown::done(""));
-            }
-            if task.is_some() && step.kind == "result" && step.task.as_deref() == task {
-                let state = step.body.get("state").and_then(Value::as_str).unwrap_or_default();
-                return match state {
-                    "done" => Ok(Shown::done("")),
-                    _ => Err(Failure::Task(state.to_owned())),
-                };
-            }
-        }
-        again(&mut broken, &"the connection ended");
-    }
-}
-
-/// Waits before a connection is made again.
-fn again(broken: &mut u32, why: &dyn std::fmt::Display) {
-    *broken += 1;
-    output::tell(&format!("{why}; connecting again"));
-    std::thread::sleep(std::time::Duration::from_millis(500));
-}
-
 fn line_out(line: &str) -> bool {
     output::next_line(&format!("{line}\n"))
-}
-
-/// Lines on the terminal.
-struct Screen {
-    json: bool,
-    line: String,
-}
-
-impl Screen {
-    /// Shows one step; false if nobody reads any more.
-    fn shows(&mut self, step: &Step, session: &str) -> bool {
-        if self.json {
-            return line_out(&serde_json::to_string(step).unwrap_or_default());
-        }
-        let text = |name: &str| step.body.get(name).and_then(Value::as_str);
-        if step.kind == "assistant" {
-            self.line.push_str(text("text").or(text("thought")).unwrap_or_default());
-            while let Some((line, rest)) = self.line.split_once('\n') {
-                let (line, rest) = (line.to_owned(), rest.to_owned());
-                self.line = rest;
-                if !line_out(&line) {
-                    return false;
-                }
-            }
-            return true;
-        }
-        let spoken = std::mem::take(&mut self.line);
-        if !spoken.is_empty() && !line_out(&spoken) {
-            return false;
-        }
-        let told = match step.kind.as_str() {
-            "user" => Some(format!("> {}", text("text").unwrap_or_default().replace('\n', "\n> "))),
-            "tool_use" => text("title").map(|title| format!("  · {title}")),
-            "tool_result" => {
-                let call = text("title").or(text("call")).unwrap_or_default();
-                Some(format!("  {} {call}", if text("status") == Some("failed") { "✗" } else { "✓" }))
-            }
-            "result" => {
-                Some(format!("[{}] {}", text("state").unwrap_or_default(), text("text").unwrap_or_default()))
-            }
-            "error" => Some(format!("! {}", text("text").unwrap_or_default())),
-            _ => match (text("approval"), text("decision")) {
-                (Some(id), None) => {
-                    let title =
-                        step.body.pointer("/asks/call/title").and_then(Value::as_str).unwrap_or_default();
-                    Some(format!(
-                        "? {title}\n  palisade approval allow {session} {id}   (or deny; list shows it whole)"
-                    ))
-                }
-                (Some(id), Some(decision)) => Some(format!("  {id}: {decision}")),
-                (None, _) => text("text").map(|text| format!("  {text}")),
-            },
-        };
-        told.is_none_or(|told| told.lines().all(line_out))
-    }
 }

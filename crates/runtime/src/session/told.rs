@@ -60,8 +60,10 @@ impl Told {
                 self.after_words(kind, self.words().changed(change))
             }
             Update::Plan(steps) => {
-                let steps: Vec<Value> =
-                    steps.iter().map(|step| json!({ "text": self.clean(&step.text) })).collect();
+                let steps: Vec<Value> = steps
+                    .iter()
+                    .map(|step| json!({ "text": self.clean(&step.text), "status": step.status.word() }))
+                    .collect();
                 self.after_words(StepKind::System, json!({ "plan": steps }))
             }
             Update::Mode(mode) => self.after_words(StepKind::System, json!({ "mode": self.clean(mode) })),
@@ -293,6 +295,11 @@ impl Words<'_> {
 pub(super) fn clean(redactor: &Redactor, text: &str) -> String {
     let scrubbed = redactor.scrub(text);
     String::from_utf8_lossy(&redact::tame(scrubbed.as_bytes())).into_owned()
+}
+
+/// The same for every text in a document; a name can tell what its value is.
+pub(super) fn clean_value(redactor: &Redactor, value: &Value) -> Value {
+    Words(Some(redactor)).value(value)
 }
 
 /// Whether a key of many lines begins and has not ended.

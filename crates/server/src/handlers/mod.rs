@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod budgets;
 pub(crate) mod events;
 pub(crate) mod health;
+pub(crate) mod imports;
 pub(crate) mod keys;
 pub(crate) mod ledger;
 pub(crate) mod lending;

@@ -42,6 +42,7 @@ pub(super) fn session(row: runtime::Session) -> Session {
             at: from.at,
         }),
         depth: row.depth,
+        imported: row.imported,
     }
 }
 

@@ -49,6 +49,7 @@ async fn all(
     drop(store.read_session(()).await);
     drop(store.list_sessions((), true, sessions, None, 1).await);
     drop(store.create_session(()).await);
+    drop(store.import_page((), store::ImportedPage::default()).await);
     drop(store.resume_session(()).await);
     drop(store.close_session(()).await);
     drop(store.fork_session(()).await);

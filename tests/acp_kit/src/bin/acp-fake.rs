@@ -6,6 +6,7 @@
 //! | `stall WORDS` | says them, and nothing more until it is stopped |
 //! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
 //! | `spend CENTS` | tells that this was spent, and waits a little |
+//! | `pace COUNT MILLIS` | says the time in nanoseconds so often, with that much between |
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
@@ -194,6 +195,21 @@ impl Fake {
                     &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
                 );
                 std::thread::sleep(Duration::from_secs(3));
+            }
+            "pace" => {
+                let (count, millis) = rest.split_once(' ').unwrap_or((rest, "20"));
+                let every = Duration::from_millis(millis.parse().unwrap_or(20));
+                let mut next = Instant::now();
+                for _ in 0..count.parse::<u64>().unwrap_or_default() {
+                    let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
+                    update(session, &chunk("agent_message_chunk", &format!("{now} ")));
+                    next += every;
+                    std::thread::sleep(next.saturating_duration_since(Instant::now()));
+                    if self.cancelled.load(Ordering::SeqCst) {
+                        why = "cancelled";
+                        break;
+                    }
+                }
             }
             "recall" => {
                 let before = self.before.lock().unwrap().clone();

@@ -29,6 +29,7 @@ mod identity_closed;
 mod identity_devices;
 mod identity_matrix;
 mod identity_secrets;
+mod leaving;
 mod ledger_actions;
 mod ledger_bundle;
 mod ledger_full;

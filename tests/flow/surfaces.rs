@@ -196,6 +196,18 @@ const COMMANDS: &[(&str, Line)] = &[
         }),
     ),
     ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
+    (
+        "worktree restore",
+        Calls("leaving_restore", |s, _| words(["worktree", "restore", &s.archived_worktree()])),
+    ),
+    ("worktree merge", Calls("leaving_merge", |s, _| words(["worktree", "merge", &s.tree(), "--here"]))),
+    ("worktree push", Calls("leaving_push", |s, _| words(["worktree", "push", &s.tree()]))),
+    (
+        "worktree link",
+        Calls("worktrees_update", |s, _| {
+            words(["worktree", "link", &s.worktree(), "--issue", "https://forge.example/1"])
+        }),
+    ),
     ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
     ("agent list", Calls("sessions_agents", |_, _| words(["agent", "list"]))),
     ("session list", Calls("sessions_list", |_, _| words(["session", "list"]))),

@@ -15,6 +15,7 @@ mod path;
 mod role;
 mod secret;
 mod session;
+mod worktree;
 
 pub use clock::{Clock, FixedClock, Millis, SystemClock};
 pub use event::{Event, EventKind};
@@ -29,3 +30,4 @@ pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};
 pub use session::{ApprovalState, HoldCause, Step, StepKind, TaskState};
+pub use worktree::{BadLink, Link, Links, TreeFiles};

@@ -271,6 +271,12 @@ pub(crate) enum Repo {
         name: String,
         /// https://…, without credentials; in solo mode also a directory of this machine
         origin: String,
+        /// The name of a secret in the vault, if the origin asks for one
+        #[arg(long, value_name = "NAME")]
+        secret: Option<String>,
+        /// Who that secret is for, if the origin looks at that
+        #[arg(long, value_name = "USER", requires = "secret")]
+        login: Option<String>,
         /// Only write it down; `palisade repo fetch` brings what is there
         #[arg(long)]
         no_fetch: bool,
@@ -342,10 +348,63 @@ pub(crate) enum Worktree {
     AddOwner { worktree: String, user: String },
     /// Remove an owner; the last one stays
     RemoveOwner { worktree: String, user: String },
-    /// Archive; it stays readable
-    Archive { worktree: String },
+    /// Say what it belongs to elsewhere; an empty link goes
+    Link {
+        worktree: String,
+        /// The issue that it is about, `https://…`
+        #[arg(long, value_name = "URL", required_unless_present = "pull_request")]
+        issue: Option<String>,
+        /// The pull request that came of it, `https://…`
+        #[arg(long, value_name = "URL")]
+        pull_request: Option<String>,
+    },
+    /// Join what was committed in it into a branch
+    ///
+    /// What both changed is named, and nothing is changed. Where the repository is a directory of this machine, the result is
+    /// also brought there: the branch goes forwards, with its files if it is checked out and nothing in them is uncommitted.
+    Merge {
+        worktree: String,
+        /// The branch; the usual one of the origin unless told
+        #[arg(long, value_name = "BRANCH")]
+        into: Option<String>,
+        /// Leave the directory that the repository comes from as it is
+        #[arg(long)]
+        here: bool,
+    },
+    /// Push what was committed in it to where its repository comes from, forwards only
+    Push {
+        worktree: String,
+        /// The branch there; the one of the same name unless told
+        #[arg(long, value_name = "BRANCH")]
+        to: Option<String>,
+    },
+    /// Archive, with its sessions; it stays readable
+    Archive {
+        worktree: String,
+        /// What becomes of its files
+        #[arg(long, default_value = "kept")]
+        files: TreeFiles,
+    },
+    /// Bring an archived one back, with the sessions that were archived with it
+    Restore { worktree: String },
     /// Delete
-    Delete { worktree: String },
+    Delete {
+        worktree: String,
+        /// What becomes of its files
+        #[arg(long, default_value = "removed")]
+        files: TreeFiles,
+    },
+}
+
+/// What becomes of the files of a worktree that is archived or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TreeFiles {
+    /// They stay as they are
+    Kept,
+    /// What is in no commit of its branch goes
+    Cleaned,
+    /// All of them go
+    Removed,
 }
 
 #[derive(Debug, Args)]

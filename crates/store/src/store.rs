@@ -25,6 +25,7 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { number: 5, name: "key ring", sql: include_str!("../migrations/0005_key_ring.sql") },
     Migration { number: 6, name: "trees", sql: include_str!("../migrations/0006_trees.sql") },
     Migration { number: 7, name: "sessions", sql: include_str!("../migrations/0007_sessions.sql") },
+    Migration { number: 10, name: "leaving", sql: include_str!("../migrations/0010_leaving.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

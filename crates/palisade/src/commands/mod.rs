@@ -2,6 +2,7 @@
 
 mod account;
 mod backup;
+mod bring;
 mod catalog;
 mod changes;
 pub(crate) mod doctor;

@@ -87,7 +87,7 @@ impl Desk {
     }
 
     /// Something may wait now.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         self.wake.notify_one();
     }
 
@@ -106,7 +106,7 @@ impl Desk {
         while Instant::now() < until {
             let mut any = false;
             for one in self.working().values().filter(|one| one.worktree == Some(worktree)) {
-                one.wants(Wish::Closed);
+                one.wants(Wish::Ended);
                 any = true;
             }
             if !any {

@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod keys;
+pub(crate) mod leaving;
 pub(crate) mod ledger;
 pub(crate) mod lending;
 pub(crate) mod passes;

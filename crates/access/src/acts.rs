@@ -261,7 +261,7 @@ acts! {
     }
     /// Register a repository; nothing is fetched by it.
     CreateRepo = REPO_CREATE on |_| Resource::Installation, names repo,
-        detail |a| shown("secret", a.secret.as_ref()).into_iter().collect(); {
+        detail |a| shown("asks_for", a.secret.as_ref()).into_iter().collect(); {
         /// Its id.
         repo: RepoId,
         /// Its name, unique.

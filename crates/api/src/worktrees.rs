@@ -21,7 +21,7 @@ pub struct Repo {
     /// When it was last fetched.
     pub fetched_at: Option<i64>,
     /// The name of the secret that its origin asks for.
-    pub secret: Option<String>,
+    pub asks_for: Option<String>,
     /// Who that secret is for, as the origin knows them, unless it does not look.
     pub login: Option<String>,
 }
@@ -51,7 +51,7 @@ pub struct CreateRepoRequest {
     /// The name of a secret in the vault, if the origin asks for one; each caller's own, else the daemon's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128, pattern = r#"^[A-Za-z_][A-Za-z0-9_]*$"#)]
-    pub secret: Option<String>,
+    pub asks_for: Option<String>,
     /// Who that secret is for; needed by origins that look at more than the secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 100, pattern = r#"^[A-Za-z0-9][A-Za-z0-9._@+-]*$"#)]

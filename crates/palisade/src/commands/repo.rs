@@ -20,7 +20,7 @@ pub(super) fn run(session: &Session, command: cli::Repo) -> Result<Shown, Failur
             Ok(Shown::new(&all, table(&["ID", "NAME", "ORIGIN"], &rows)))
         }
         cli::Repo::Add { name, origin, secret, login, no_fetch } => {
-            let made = client.create_repo(&CreateRepoRequest { name, origin, secret, login })?;
+            let made = client.create_repo(&CreateRepoRequest { name, origin, asks_for: secret, login })?;
             if no_fetch {
                 return Ok(show(&made));
             }
@@ -64,8 +64,8 @@ fn show(repo: &api::Repo) -> Shown {
     if let Some(branch) = &repo.default_branch {
         text.push_str(&format!("branch   {branch}\n"));
     }
-    if let Some(secret) = &repo.secret {
-        text.push_str(&format!("secret   {secret}\n"));
+    if let Some(secret) = &repo.asks_for {
+        text.push_str(&format!("asks for {secret}\n"));
     }
     Shown::new(repo, text)
 }

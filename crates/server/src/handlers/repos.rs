@@ -20,7 +20,7 @@ fn repo(row: runtime::Repo) -> Repo {
         created_at: row.created_at,
         default_branch: row.default_branch,
         fetched_at: row.fetched_at,
-        secret: row.secret.map(|name| name.to_string()),
+        asks_for: row.secret.map(|name| name.to_string()),
         login: row.login,
     }
 }
@@ -60,13 +60,13 @@ pub(crate) async fn create(
     if let Err(text) = fits {
         return Err(refused(&app, &who, ACTION, text).await);
     }
-    let secret: Option<SecretName> = match &body.secret {
-        Some(text) => Some(field(&app, &who, ACTION, "secret", text).await?),
+    let secret: Option<SecretName> = match &body.asks_for {
+        Some(text) => Some(field(&app, &who, ACTION, "asks_for", text).await?),
         None => None,
     };
     let is_odd = |login: &String| !runtime::is_login(login) || crate::logs::holds_secret(login);
     if body.login.as_ref().is_some_and(is_odd) || (body.login.is_some() && secret.is_none()) {
-        let why = "`login`: letters, digits and `._@+-`, for a `secret`".to_owned();
+        let why = "`login`: letters, digits and `._@+-`, for what `asks_for` names".to_owned();
         return Err(refused(&app, &who, ACTION, why).await);
     }
     let new = NewRepo { name, origin: body.origin, secret, login: body.login };

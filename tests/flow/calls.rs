@@ -16,7 +16,7 @@ use api::{
 use tests::{Host, PASSWORD};
 
 /// What cannot be done without an origin on the network; `tests/net` does it.
-pub const NEEDS_NETWORK: &[&str] = &["leaving_push"];
+pub const NEEDS_NETWORK: &[&str] = &["worktrees_push"];
 
 /// Another good password.
 pub const OTHER: &str = "another long password";
@@ -390,9 +390,9 @@ calls! { s, who;
     "worktrees_add_owner" => { let (id, user) = (s.worktree(), s.someone()); } add_owner(&id, &user);
     "worktrees_remove_owner" => { let (id, user) = s.shared_worktree(); } remove_owner(&id, &user);
     "worktrees_archive" => { let id = s.worktree(); } archive_worktree(&id);
-    "leaving_restore" => { let id = s.archived_worktree(); } restore_worktree(&id);
-    "leaving_merge" => { let id = s.tree(); } merge_worktree(&id, &MergeRequest::default());
-    "leaving_push" => { let id = s.worktree(); } push_worktree(&id, &PushRequest::default());
+    "worktrees_restore" => { let id = s.archived_worktree(); } restore_worktree(&id);
+    "worktrees_merge" => { let id = s.tree(); } merge_worktree(&id, &MergeRequest::default());
+    "worktrees_push" => { let id = s.worktree(); } push_worktree(&id, &PushRequest::default());
     "worktrees_log" => { let id = s.tree(); } worktree_log(&id, None);
     "worktrees_diff" => { let id = s.tree(); } worktree_diff(&id);
     "worktrees_files" => { let id = s.tree(); } worktree_files(&id, "");

@@ -49,5 +49,6 @@ mod skeleton;
 mod surfaces;
 mod surfaces_unknown;
 mod templates;
+mod traced;
 mod trees;
 mod up;

@@ -198,10 +198,10 @@ const COMMANDS: &[(&str, Line)] = &[
     ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
     (
         "worktree restore",
-        Calls("leaving_restore", |s, _| words(["worktree", "restore", &s.archived_worktree()])),
+        Calls("worktrees_restore", |s, _| words(["worktree", "restore", &s.archived_worktree()])),
     ),
-    ("worktree merge", Calls("leaving_merge", |s, _| words(["worktree", "merge", &s.tree(), "--here"]))),
-    ("worktree push", Calls("leaving_push", |s, _| words(["worktree", "push", &s.tree()]))),
+    ("worktree merge", Calls("worktrees_merge", |s, _| words(["worktree", "merge", &s.tree(), "--here"]))),
+    ("worktree push", Calls("worktrees_push", |s, _| words(["worktree", "push", &s.tree()]))),
     (
         "worktree link",
         Calls("worktrees_update", |s, _| {

@@ -400,7 +400,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "worktrees_set_tier" => json!({ "tier": "all" }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
         "secrets_lend" => serde_json::to_value(stage.loan()).unwrap(),
-        "secrets_rotate" => json!({}),
+        "secrets_rotate" | "worktrees_merge" | "worktrees_push" => json!({}),
         "policies_add" => json!({ "id": stage.fresh(), "text": NOBODY }),
         "policies_try_policy" => {
             json!({ "user": who.id, "action": "status.read", "resource": "installation" })

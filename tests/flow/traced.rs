@@ -67,23 +67,84 @@ struct Outside {
     done: Vec<(u32, String, PathBuf, Did)>,
 }
 
-/// Calls that were cut in two by others, put together.
-fn whole(trace: &str) -> Vec<(u32, String)> {
+/// Calls that were cut in two by others, put together; with the line that each began at.
+fn whole(trace: &str) -> Vec<(usize, u32, String)> {
     let (mut begun, mut all) = (HashMap::new(), Vec::new());
-    for line in trace.lines() {
+    for (at, line) in trace.lines().enumerate() {
         let Some((pid, rest)) = line.trim_start().split_once(' ') else { continue };
         let (Ok(pid), rest) = (pid.parse::<u32>(), rest.trim_start()) else { continue };
         if let Some(first) = rest.strip_suffix(" <unfinished ...>") {
-            begun.insert(pid, first.to_owned());
+            begun.insert(pid, (at, first.to_owned()));
         } else if let Some(rest) = rest.strip_prefix("<... ") {
             let tail = rest.split_once(" resumed>").map_or("", |(_, tail)| tail);
-            let first = begun.remove(&pid).unwrap_or_default();
-            all.push((pid, format!("{first}{tail}")));
+            let (at, first) = begun.remove(&pid).unwrap_or_default();
+            all.push((at, pid, format!("{first}{tail}")));
         } else {
-            all.push((pid, rest.to_owned()));
+            all.push((at, pid, rest.to_owned()));
         }
     }
     all
+}
+
+/// Name, arguments and result of a call.
+fn parts(call: &str) -> (&str, &str, &str) {
+    let (name, rest) = call.split_once('(').unwrap_or((call, ""));
+    let (arguments, result) = rest.rsplit_once(" = ").unwrap_or((rest, "?"));
+    (name, arguments, result)
+}
+
+/// Who started whom, and from which line on each is in a mount namespace of its own. A child may be seen at work before its
+/// parent is seen to have started it, so this is read first.
+#[derive(Default)]
+struct Family {
+    parents: HashMap<u32, (u32, usize)>,
+    apart: HashMap<u32, usize>,
+}
+
+impl Family {
+    fn of(calls: &[(usize, u32, String)]) -> Self {
+        let mut family = Self::default();
+        for (at, pid, call) in calls {
+            match parts(call) {
+                ("clone" | "clone3" | "fork" | "vfork", arguments, result) => {
+                    // Where it has another number elsewhere, that of here stands behind it.
+                    let told = result.split("/* ").nth(1).unwrap_or(result);
+                    let Ok(child) = told.split(' ').next().unwrap_or_default().parse::<u32>() else {
+                        continue;
+                    };
+                    family.parents.insert(child, (*pid, *at));
+                    if arguments.contains("CLONE_NEWNS") {
+                        family.apart.insert(child, 0);
+                    }
+                }
+                ("unshare" | "setns", arguments, result)
+                    if arguments.contains("CLONE_NEWNS") && !result.starts_with('-') =>
+                {
+                    family.apart.entry(*pid).or_insert(*at);
+                }
+                _ => {}
+            }
+        }
+        family
+    }
+
+    fn is_inside(&self, pid: u32, at: usize) -> bool {
+        let own = self.apart.get(&pid).is_some_and(|from| *from <= at);
+        own || self
+            .parents
+            .get(&pid)
+            .is_some_and(|(parent, begun)| *parent != pid && self.is_inside(*parent, *begun))
+    }
+
+    /// What is known of a process, or of the nearest one before it.
+    fn known<T: Clone>(&self, of: &HashMap<u32, T>, mut pid: u32) -> Option<T> {
+        loop {
+            if let Some(found) = of.get(&pid) {
+                return Some(found.clone());
+            }
+            pid = self.parents.get(&pid).filter(|(parent, _)| *parent != pid)?.0;
+        }
+    }
 }
 
 /// The text between the first quotes from here on.
@@ -96,44 +157,30 @@ fn quoted(text: &str) -> Option<&str> {
 impl Outside {
     /// Reads a trace of a process that is outside.
     fn read(trace: &str) -> Self {
-        let mut inside = HashSet::<u32>::new();
-        let mut program = HashMap::<u32, String>::new();
-        let mut at = HashMap::<u32, PathBuf>::new();
-        let mut done = Vec::new();
-        for (pid, call) in whole(trace) {
-            let (name, rest) = call.split_once('(').unwrap_or((&call, ""));
-            let (arguments, result) = rest.rsplit_once(" = ").unwrap_or((rest, "?"));
+        let calls = whole(trace);
+        let family = Family::of(&calls);
+        let (mut program, mut place, mut done) = (HashMap::new(), HashMap::new(), Vec::new());
+        for (at, pid, call) in &calls {
+            let (name, arguments, result) = parts(call);
+            if result.starts_with('-') || family.is_inside(*pid, *at) {
+                continue;
+            }
+            let here = || family.known(&place, *pid).unwrap_or_default();
             match name {
-                "clone" | "clone3" | "fork" | "vfork" => {
-                    // Where it has another number elsewhere, that of here stands behind it.
-                    let told = result.split("/* ").nth(1).unwrap_or(result);
-                    let Ok(child) = told.split(' ').next().unwrap_or_default().parse::<u32>() else {
-                        continue;
-                    };
-                    if arguments.contains("CLONE_NEWNS") || inside.contains(&pid) {
-                        inside.insert(child);
-                    }
-                    let (words, place) = (program.get(&pid).cloned(), at.get(&pid).cloned());
-                    program.entry(child).or_insert(words.unwrap_or_default());
-                    at.entry(child).or_insert(place.unwrap_or_default());
-                }
-                _ if inside.contains(&pid) || result.starts_with('-') => {}
-                "unshare" | "setns" if arguments.contains("CLONE_NEWNS") => drop(inside.insert(pid)),
-                "chdir" => drop(at.insert(pid, quoted(arguments).unwrap_or_default().into())),
-                "fchdir" => drop(at.insert(pid, between(arguments).into())),
+                "chdir" => drop(place.insert(*pid, PathBuf::from(quoted(arguments).unwrap_or_default()))),
+                "fchdir" => drop(place.insert(*pid, PathBuf::from(between(arguments)))),
                 "execve" | "execveat" => {
                     let path = quoted(arguments).unwrap_or_default().to_owned();
-                    program.insert(pid, path.clone());
-                    done.push((pid, path.clone(), place(&at, pid), Did::Exec(path, arguments.to_owned())));
+                    program.insert(*pid, path.clone());
+                    done.push((*pid, path.clone(), here(), Did::Exec(path, arguments.to_owned())));
                 }
                 "open" | "openat" | "openat2" => {
                     let named = PathBuf::from(quoted(arguments).unwrap_or_default());
                     // From the directory that the call names, if it names one.
                     let first = arguments.split(", ").next().unwrap_or_default();
-                    let from =
-                        if first.contains('<') { PathBuf::from(between(first)) } else { place(&at, pid) };
-                    let by = program.get(&pid).cloned().unwrap_or_default();
-                    done.push((pid, by, place(&at, pid), Did::Open(from.join(named))));
+                    let from = if first.contains('<') { PathBuf::from(between(first)) } else { here() };
+                    let by: String = family.known(&program, *pid).unwrap_or_default();
+                    done.push((*pid, by, here(), Did::Open(from.join(named))));
                 }
                 _ => {}
             }
@@ -186,10 +233,6 @@ impl Outside {
         let is = |did: &Did| matches!(did, Did::Exec(path, _) if Path::new(path).file_name().is_some_and(|name| name == program));
         self.done.iter().filter(|(.., did)| is(did)).count()
     }
-}
-
-fn place(at: &HashMap<u32, PathBuf>, pid: u32) -> PathBuf {
-    at.get(&pid).cloned().unwrap_or_default()
 }
 
 /// What a descriptor names.

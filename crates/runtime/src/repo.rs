@@ -26,6 +26,14 @@ pub struct NewRepo {
     pub login: Option<String>,
 }
 
+impl NewRepo {
+    /// One whose origin asks for nothing.
+    #[must_use]
+    pub fn new(name: RepoName, origin: String) -> Self {
+        Self { name, origin, secret: None, login: None }
+    }
+}
+
 impl Runtime {
     /// One repository.
     pub async fn repo(&self, who: &Principal, repo: RepoId) -> Result<Repo, ActError> {

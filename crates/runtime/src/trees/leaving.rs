@@ -104,13 +104,18 @@ impl Trees {
         files: TreeFiles,
         goes: bool,
     ) -> Result<(), StoreError> {
-        if files == TreeFiles::Removed {
-            return self.drop_tree(repo, worktree, tree).await;
+        match (files, goes) {
+            (TreeFiles::Removed, _) => return self.drop_tree(repo, worktree, tree).await,
+            (TreeFiles::Kept, false) => return Ok(()),
+            (TreeFiles::Kept | TreeFiles::Cleaned, _) => {}
         }
         let _alone = self.alone(repo).await;
         let (folder, place) = (self.repo(repo), self.tree(worktree));
         on_disk(move || {
-            let ours = Repository::open(&folder)?;
+            let ours = match Repository::open(&folder) {
+                Err(RepositoryError::Gone) if files == TreeFiles::Kept => return Ok(()),
+                other => other?,
+            };
             if files == TreeFiles::Cleaned && place.is_dir() {
                 let tip = ours.tip(&format!("refs/heads/{}", tree.branch))?.unwrap_or(tree.base);
                 let paths = ours.paths(&tip, MOST_LISTED)?;

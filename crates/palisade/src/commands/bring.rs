@@ -83,8 +83,10 @@ fn forgotten(directory: &Path, taken: &str, at: &str) -> Result<(), Failure> {
 /// Runs git as the person would, but for hooks and monitors; what it says.
 fn git(folder: &Path, words: &[&str]) -> Result<String, Failure> {
     let mut command = Command::new("git");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"GIT_")) {
-        command.env_remove(name);
+    // What steers git stays out; what finds the person's own settings and filters does not.
+    command.env_clear();
+    for name in ["PATH", "HOME", "USER", "LOGNAME", "XDG_CONFIG_HOME", "TMPDIR"] {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
     for setting in [
         "core.hooksPath=/dev/null",

@@ -59,7 +59,7 @@ impl Launcher {
         let said = self.git(folder, way, &["--json"], &rest).await?;
         let told: Value = serde_json::from_str(&said.out).unwrap_or_default();
         let result = told.get("result").unwrap_or(&Value::Null);
-        let why = result.pointer("/commits/refused").and_then(Value::as_str);
+        let why = result.pointer("/commits/refused/why").and_then(Value::as_str);
         match (said.ok, why, result.get("run").and_then(Value::as_str)) {
             (true, None, Some(run)) if is_run(run) => Ok(run.to_owned()),
             (true, Some(why), _) => Err(StoreError::Unusable(format!("what was fetched was refused: {why}"))),

@@ -247,7 +247,8 @@ for folder in nested sub/deep; do mkdir -p $folder; git init -q $folder; evil $f
 printf '* filter=x diff=x merge=x\\n' > .gitattributes
 git config core.fsmonitor 'touch MARK' || true; git config filter.x.clean 'touch MARK' || true
 mv .git .away || true; mkdir .git && evil .git/config || true
-evil config; printf 'gitdir: nested/.git\\n' > gitfile; mkdir -p objects refs; printf 'ref: refs/heads/x\\n' > HEAD";
+evil config; printf 'gitdir: nested/.git\\n' > gitfile; mkdir -p objects refs; printf 'ref: refs/heads/x\\n' > HEAD
+echo hostile > theirs; git -c core.fsmonitor=false add theirs; git -c core.fsmonitor=false commit -qm hostile";
 
 /// What any agent does.
 const HONEST: &str = "git config user.name A; git config user.email a@b

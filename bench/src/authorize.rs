@@ -104,9 +104,19 @@ fn cached() -> anyhow::Result<Row> {
         let ring = Arc::new(KeyRing::new(MasterKey::random()?));
         let (runtime, who) = booted(home.path(), &ring).await?;
         let worktree = WorktreeId::random();
-        let repo = runtime.create_repo(&who, "repo".parse()?, "https://example.org/repo".into()).await?.id;
-        let made =
-            CreateWorktree { worktree, repo, name: "one".parse()?, about: String::new(), tier: Tier::None, branch: None, base: None };
+        let repo = runtime
+            .create_repo(&who, runtime::NewRepo::new("repo".parse()?, "https://example.org/repo".into()))
+            .await?
+            .id;
+        let made = CreateWorktree {
+            worktree,
+            repo,
+            name: "one".parse()?,
+            about: String::new(),
+            tier: Tier::None,
+            branch: None,
+            base: None,
+        };
         runtime.create_worktree(&who, made).await?;
         anyhow::Ok((runtime, who, worktree))
     })?;

@@ -23,6 +23,9 @@ const OPERATIONS: &[(&str, &str, Row)] = &[
     ("PUT /api/v1/worktrees/{worktree}/owners/{user}", "add owner", Row::Own),
     ("DELETE /api/v1/worktrees/{worktree}/owners/{user}", "remove owner", Row::Own),
     ("POST /api/v1/worktrees/{worktree}/archive", "archive", Row::Own),
+    ("POST /api/v1/worktrees/{worktree}/merge", "merge", Row::Change),
+    ("POST /api/v1/worktrees/{worktree}/push", "push", Row::Change),
+    ("POST /api/v1/worktrees/{worktree}/restore", "restore", Row::Own),
     ("DELETE /api/v1/worktrees/{worktree}", "delete", Row::Own),
 ];
 
@@ -73,6 +76,9 @@ fn operate(client: &Client, what: &str, id: &str, bo: &str) -> Result<(), Client
         "add owner" => client.add_owner(id, bo).map(drop),
         "remove owner" => client.remove_owner(id, bo).map(drop),
         "archive" => client.archive_worktree(id).map(drop),
+        "merge" => reached(client.merge_worktree(id, &api::MergeRequest::default()).map(drop)),
+        "push" => reached(client.push_worktree(id, &api::PushRequest::default()).map(drop)),
+        "restore" => reached(client.restore_worktree(id).map(drop)),
         "log" => reached(client.worktree_log(id, None).map(drop)),
         "diff" => reached(client.worktree_diff(id).map(drop)),
         "files" => reached(client.worktree_files(id, "").map(drop)),
@@ -211,6 +217,9 @@ fn acc_04_tier_none_cannot_be_told_from_absence() {
         ("PUT", "/owners/usr_0123456789abcdef0123456789abcdef", ""),
         ("DELETE", "/owners/usr_0123456789abcdef0123456789abcdef", ""),
         ("POST", "/archive", ""),
+        ("POST", "/restore", ""),
+        ("POST", "/merge", "{}"),
+        ("POST", "/push", "{}"),
         ("GET", "/log", ""),
         ("GET", "/diff", ""),
         ("GET", "/files?path=x", ""),
@@ -383,7 +392,11 @@ fn acc_01_a_refusal_is_the_same_by_hand_and_by_the_client_and_is_one_entry() {
     let (status, by_hand, _) = without_request_id(&bo.client, "POST", "/api/v1/repos", body);
     assert_eq!((status, host.ledger_head() - head), (403, 1));
     let head = host.ledger_head();
-    let request = api::CreateRepoRequest { name: "x".into(), origin: "https://forge.example/a/b".into() };
+    let request = api::CreateRepoRequest {
+        name: "x".into(),
+        origin: "https://forge.example/a/b".into(),
+        ..Default::default()
+    };
     let ClientError::Problem(problem) = bo.client.create_repo(&request).unwrap_err() else {
         panic!("no problem")
     };

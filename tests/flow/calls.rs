@@ -10,10 +10,13 @@ use api::{
     AddSecretRequest, AllowRequest, BootstrapRequest, ChangePasswordRequest, Client, ClientError,
     ConfirmTotpRequest, CreateKeyRequest, CreateRepoRequest, CreateSessionRequest, CreateUserRequest,
     CreateWorktreeRequest, DenyRequest, ForkRequest, Hidden, LedgerFilter, LendSecretRequest, LoginRequest,
-    MintPassRequest, RemoveTotpRequest, RotateRequest, SessionFilter, SpawnRequest, TryPolicyRequest,
-    UndoRequest, UpdateUserRequest, WorktreeFilter,
+    MergeRequest, MintPassRequest, PushRequest, RemoveTotpRequest, RotateRequest, SessionFilter,
+    SpawnRequest, TryPolicyRequest, UndoRequest, UpdateUserRequest, WorktreeFilter,
 };
 use tests::{Host, PASSWORD};
+
+/// What cannot be done without an origin on the network; `tests/net` does it.
+pub const NEEDS_NETWORK: &[&str] = &["worktrees_push"];
 
 /// Another good password.
 pub const OTHER: &str = "another long password";
@@ -83,7 +86,11 @@ impl Stage<'_> {
     }
 
     pub fn new_repo(&self) -> CreateRepoRequest {
-        CreateRepoRequest { name: self.fresh(), origin: "https://forge.example/a/b".into() }
+        CreateRepoRequest {
+            name: self.fresh(),
+            origin: "https://forge.example/a/b".into(),
+            ..Default::default()
+        }
     }
 
     pub fn new_worktree(&self) -> CreateWorktreeRequest {
@@ -184,6 +191,10 @@ impl Stage<'_> {
 
     pub fn worktree(&self) -> String {
         self.owner().create_worktree(&self.new_worktree()).unwrap().id
+    }
+
+    pub fn archived_worktree(&self) -> String {
+        self.owner().archive_worktree(&self.worktree()).unwrap().id
     }
 
     /// A worktree with a second owner.
@@ -450,6 +461,9 @@ calls! { s, who;
     "worktrees_add_owner" => { let (id, user) = (s.worktree(), s.someone()); } add_owner(&id, &user);
     "worktrees_remove_owner" => { let (id, user) = s.shared_worktree(); } remove_owner(&id, &user);
     "worktrees_archive" => { let id = s.worktree(); } archive_worktree(&id);
+    "worktrees_restore" => { let id = s.archived_worktree(); } restore_worktree(&id);
+    "worktrees_merge" => { let id = s.tree(); } merge_worktree(&id, &MergeRequest::default());
+    "worktrees_push" => { let id = s.worktree(); } push_worktree(&id, &PushRequest::default());
     "worktrees_log" => { let id = s.tree(); } worktree_log(&id, None);
     "worktrees_diff" => { let id = s.tree(); } worktree_diff(&id);
     "worktrees_files" => { let id = s.tree(); } worktree_files(&id, "");

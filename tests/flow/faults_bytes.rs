@@ -72,6 +72,8 @@ fn gtw_09_every_writing_route_records_a_malformed_attempt() {
         ("POST", "/api/v1/repos".to_owned(), "repo.create"),
         ("PATCH", format!("/api/v1/worktrees/wt_{zero}"), "worktree.update"),
         ("PUT", format!("/api/v1/worktrees/wt_{zero}/tier"), "worktree.set_tier"),
+        ("POST", format!("/api/v1/worktrees/wt_{zero}/merge"), "worktree.merge"),
+        ("POST", format!("/api/v1/worktrees/wt_{zero}/push"), "worktree.push"),
         ("POST", "/api/v1/policies".to_owned(), "policy.add"),
         ("POST", "/api/v1/auth/password".to_owned(), "password.change"),
         ("POST", "/api/v1/auth/totp/confirm".to_owned(), "totp.change"),
@@ -85,6 +87,7 @@ fn gtw_09_every_writing_route_records_a_malformed_attempt() {
         ("POST", "/api/v1/repos/x/fetch".to_owned(), "repo.fetch"),
         ("DELETE", "/api/v1/worktrees/x".to_owned(), "worktree.delete"),
         ("POST", "/api/v1/worktrees/x/archive".to_owned(), "worktree.archive"),
+        ("POST", "/api/v1/worktrees/x/restore".to_owned(), "worktree.restore"),
         ("PUT", "/api/v1/worktrees/x/owners/y".to_owned(), "worktree.set_owners"),
     ];
     let mut expected = Vec::new();

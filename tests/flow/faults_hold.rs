@@ -72,7 +72,11 @@ fn aut_15_a_daemon_that_lost_its_database_to_another_ends() {
         !now.is_empty() && now != pid
     });
     let count = psql(&url, "SELECT count(*) FROM repos");
-    let body = CreateRepoRequest { name: "late".into(), origin: "https://forge.example/a/b".into() };
+    let body = CreateRepoRequest {
+        name: "late".into(),
+        origin: "https://forge.example/a/b".into(),
+        ..Default::default()
+    };
     assert!(host.owner().client.create_repo(&body).is_err());
     assert_eq!(psql(&url, "SELECT count(*) FROM repos"), count, "nothing is written any more");
     until("it ends", || host.anonymous().ready().is_err());

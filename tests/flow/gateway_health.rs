@@ -62,8 +62,11 @@ fn gtw_11_readiness_names_what_is_broken() {
         disk.fill();
         // The last page of the segment has some room left; then there is none.
         let make = |n| {
-            let body =
-                api::CreateRepoRequest { name: format!("x-{n}"), origin: "https://forge.example/a/b".into() };
+            let body = api::CreateRepoRequest {
+                name: format!("x-{n}"),
+                origin: "https://forge.example/a/b".into(),
+                ..Default::default()
+            };
             host.owner().client.create_repo(&body)
         };
         let refused = (0..40).find_map(|n| make(n).err()).unwrap();

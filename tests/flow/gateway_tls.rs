@@ -120,7 +120,10 @@ fn gtw_15_the_clients_socket_speaks_tls() {
     let mut socket = client.socket(None).unwrap();
     socket.ping().unwrap();
     let origin = "https://forge.example/a/b".to_owned();
-    let repo = client.create_repo(&api::CreateRepoRequest { name: "demo".into(), origin }).unwrap().id;
+    let repo = client
+        .create_repo(&api::CreateRepoRequest { name: "demo".into(), origin, ..Default::default() })
+        .unwrap()
+        .id;
     let body = api::CreateWorktreeRequest {
         repo,
         name: "one".into(),

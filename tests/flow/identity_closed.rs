@@ -58,7 +58,11 @@ fn idn_08_an_unreadable_store_closes_and_never_opens() {
     let shut = Shut::new(&url);
     until("the daemon notices", || host.anonymous().ready().is_ok_and(|health| health.status != "ok"));
     assert!(host.anonymous().live().is_ok(), "the process runs");
-    let repo = CreateRepoRequest { name: "late".into(), origin: "https://forge.example/a/b".into() };
+    let repo = CreateRepoRequest {
+        name: "late".into(),
+        origin: "https://forge.example/a/b".into(),
+        ..Default::default()
+    };
     for (what, client) in &credentials {
         let told = [
             ("whoami", client.whoami().map(drop)),

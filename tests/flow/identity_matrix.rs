@@ -52,6 +52,9 @@ PUT    /api/v1/worktrees/{worktree}/tier          | runs:manage | 403/403 | 200/
 PUT    /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 DELETE /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 POST   /api/v1/worktrees/{worktree}/archive       | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
+POST   /api/v1/worktrees/{worktree}/restore       | runs:manage | 403/403 | 409/403 | 409/409 | 409/409
+POST   /api/v1/worktrees/{worktree}/merge         | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
+POST   /api/v1/worktrees/{worktree}/push          | runs:manage | 403/403 | 409/403 | 409/409 | 409/409
 GET    /api/v1/worktrees/{worktree}/log           | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/worktrees/{worktree}/diff          | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
@@ -310,6 +313,7 @@ impl Scene<'_> {
                 json!({"effect": "0".repeat(64)})
             }
             ("PATCH", "/api/v1/worktrees/{worktree}") => json!({"about": "x"}),
+            ("POST", "/api/v1/worktrees/{worktree}/merge" | "/api/v1/worktrees/{worktree}/push") => json!({}),
             ("PUT", "/api/v1/worktrees/{worktree}/tier") => json!({"tier": "view"}),
             ("POST", "/api/v1/secrets") => {
                 serde_json::to_value(secret_request(&fresh("S").replace('-', "_"))).unwrap()

@@ -117,6 +117,7 @@ fn led_02_a_full_disk_refuses_what_widens_and_does_what_narrows() {
                 .create_repo(&api::CreateRepoRequest {
                     name: "r".into(),
                     origin: "https://forge.example/a/b".into(),
+                    ..Default::default()
                 })
                 .map(drop),
             client.reset_password(&bo.id, "another long password").map(drop),

@@ -96,10 +96,12 @@ fn led_11_planted_secrets_are_in_no_segment_and_no_log() {
         drop(client.create_repo(&CreateRepoRequest {
             name: format!("r-{n}"),
             origin: format!("https://u:{secret}@forge.example/a"),
+            ..Default::default()
         }));
         drop(client.create_repo(&CreateRepoRequest {
             name: secret.clone(),
             origin: "https://forge.example/a".into(),
+            ..Default::default()
         }));
         drop(
             client

@@ -197,6 +197,18 @@ const COMMANDS: &[(&str, Line)] = &[
         }),
     ),
     ("worktree archive", Calls("worktrees_archive", |s, _| words(["worktree", "archive", &s.worktree()]))),
+    (
+        "worktree restore",
+        Calls("worktrees_restore", |s, _| words(["worktree", "restore", &s.archived_worktree()])),
+    ),
+    ("worktree merge", Calls("worktrees_merge", |s, _| words(["worktree", "merge", &s.tree(), "--here"]))),
+    ("worktree push", Calls("worktrees_push", |s, _| words(["worktree", "push", &s.tree()]))),
+    (
+        "worktree link",
+        Calls("worktrees_update", |s, _| {
+            words(["worktree", "link", &s.worktree(), "--issue", "https://forge.example/1"])
+        }),
+    ),
     ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
     ("agent list", Calls("sessions_agents", |_, _| words(["agent", "list"]))),
     ("session list", Calls("sessions_list", |_, _| words(["session", "list"]))),
@@ -451,7 +463,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "worktrees_set_tier" => json!({ "tier": "all" }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
         "secrets_lend" => serde_json::to_value(stage.loan()).unwrap(),
-        "secrets_rotate" => json!({}),
+        "secrets_rotate" | "worktrees_merge" | "worktrees_push" => json!({}),
         "policies_add" => json!({ "id": stage.fresh(), "text": NOBODY }),
         "policies_try_policy" => {
             json!({ "user": who.id, "action": "status.read", "resource": "installation" })

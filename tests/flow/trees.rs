@@ -9,7 +9,7 @@ use api::{CreateRepoRequest, CreateWorktreeRequest, Worktree};
 use tests::{Host, commit, git, program, scale};
 
 /// A daemon with a repository that was fetched.
-fn fetched() -> (Host, String) {
+pub fn fetched() -> (Host, String) {
     let host = Host::start();
     let repo = host.local_repo("demo");
     let made = host.owner().client.fetch_repo(&repo).unwrap();
@@ -18,7 +18,7 @@ fn fetched() -> (Host, String) {
     (host, repo)
 }
 
-fn wanted(repo: &str, name: &str) -> CreateWorktreeRequest {
+pub fn wanted(repo: &str, name: &str) -> CreateWorktreeRequest {
     CreateWorktreeRequest {
         repo: repo.to_owned(),
         name: name.to_owned(),
@@ -29,11 +29,11 @@ fn wanted(repo: &str, name: &str) -> CreateWorktreeRequest {
     }
 }
 
-fn tree(host: &Host, made: &Worktree) -> PathBuf {
+pub fn tree(host: &Host, made: &Worktree) -> PathBuf {
     host.data().join("worktrees").join(&made.id)
 }
 
-fn ours(host: &Host, repo: &str) -> PathBuf {
+pub fn ours(host: &Host, repo: &str) -> PathBuf {
     host.data().join("repos").join(repo)
 }
 
@@ -46,7 +46,7 @@ fn tip(host: &Host, repo: &str) -> String {
 }
 
 /// Does something in a worktree as an agent does: in a sandbox.
-fn inside(host: &Host, tree: &Path, script: &str) {
+pub fn inside(host: &Host, tree: &Path, script: &str) {
     let state = host.place().join("agent");
     fs::create_dir_all(&state).unwrap();
     let mut run = Command::new(program("palisade"));
@@ -336,10 +336,14 @@ fn wt_01_what_cannot_be_fetched_is_refused_and_leaves_the_repository_as_it_was()
     for origin in
         ["file:///etc", "ext::sh -c id", "http://forge.example/a", "https://a:b@forge.example/c", "/a/../b"]
     {
-        let body = CreateRepoRequest { name: "bad".into(), origin: origin.into() };
+        let body = CreateRepoRequest { name: "bad".into(), origin: origin.into(), ..Default::default() };
         assert_eq!(client.create_repo(&body).unwrap_err().status(), Some(422), "{origin}");
     }
-    let ssh = CreateRepoRequest { name: "ssh".into(), origin: "ssh://git@forge.example/a/b".into() };
+    let ssh = CreateRepoRequest {
+        name: "ssh".into(),
+        origin: "ssh://git@forge.example/a/b".into(),
+        ..Default::default()
+    };
     let made = client.create_repo(&ssh).unwrap();
     let refused = client.fetch_repo(&made.id).unwrap_err();
     assert!(refused.to_string().contains("https://"), "{refused}");
@@ -349,7 +353,7 @@ fn wt_01_what_cannot_be_fetched_is_refused_and_leaves_the_repository_as_it_was()
 
     let team =
         Host::builder().set("mode", "team").variable("PALISADE_MASTER_KEY", &tests::master_key()).start();
-    let local = CreateRepoRequest { name: "local".into(), origin: "/etc".into() };
+    let local = CreateRepoRequest { name: "local".into(), origin: "/etc".into(), ..Default::default() };
     let refused = team.owner().client.create_repo(&local).unwrap_err();
     assert!(refused.status() == Some(422) && refused.to_string().contains("solo"), "{refused}");
 }

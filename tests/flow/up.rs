@@ -79,7 +79,11 @@ fn acc_23_a_team_begins_with_the_command_that_up_prints() {
         bcrypt: None,
     };
     owner.create_user(&person).unwrap();
-    let repo = api::CreateRepoRequest { name: "demo".into(), origin: "https://forge.example/a/b".into() };
+    let repo = api::CreateRepoRequest {
+        name: "demo".into(),
+        origin: "https://forge.example/a/b".into(),
+        ..Default::default()
+    };
     let hidden = api::CreateWorktreeRequest {
         repo: owner.create_repo(&repo).unwrap().id,
         name: "one".into(),

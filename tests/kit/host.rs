@@ -207,8 +207,11 @@ impl Host {
     /// A new repository.
     #[must_use]
     pub fn repo(&self, name: &str) -> String {
-        let body =
-            api::CreateRepoRequest { name: name.to_owned(), origin: "https://forge.example/a/b".to_owned() };
+        let body = api::CreateRepoRequest {
+            name: name.to_owned(),
+            origin: "https://forge.example/a/b".to_owned(),
+            ..Default::default()
+        };
         self.owner().client.create_repo(&body).unwrap().id
     }
 
@@ -222,7 +225,7 @@ impl Host {
         git(&folder, &["init", "-q", "-b", "trunk"]);
         commit(&folder, "README", "one\n");
         let origin = folder.to_str().unwrap().to_owned();
-        let body = api::CreateRepoRequest { name: name.to_owned(), origin };
+        let body = api::CreateRepoRequest { name: name.to_owned(), origin, ..Default::default() };
         self.owner().client.create_repo(&body).unwrap().id
     }
 

@@ -16,6 +16,7 @@ mod hops;
 mod lent;
 mod logins;
 mod opened;
+mod origins;
 mod packed;
 mod profiles;
 mod quotas;

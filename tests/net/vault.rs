@@ -12,7 +12,7 @@ const PASSWORD: &str = "a long password of the owner";
 const FETCH: &str = "curl -sS -o /dev/null -w '%{http_code}\\n' -H \"x-key: $KEY\"";
 
 /// A daemon of the person, in their internet.
-struct Daemon<'a> {
+pub struct Daemon<'a> {
     world: &'a World,
     child: Child,
     log: Arc<Mutex<String>>,
@@ -27,7 +27,7 @@ impl Drop for Daemon<'_> {
 
 impl<'a> Daemon<'a> {
     /// Started, and owned by the person, who is signed in.
-    fn start(world: &'a World) -> Self {
+    pub fn start(world: &'a World) -> Self {
         Self::with(world, &[])
     }
 
@@ -59,7 +59,7 @@ impl<'a> Daemon<'a> {
         daemon
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
@@ -76,7 +76,7 @@ impl<'a> Daemon<'a> {
     }
 
     /// Runs `palisade` with this on its standard input.
-    fn types(&self, arguments: &[&str], input: &str) -> Said {
+    pub fn types(&self, arguments: &[&str], input: &str) -> Said {
         Said::of(&tests::fed(self.world.palisade(arguments).stdin(Stdio::piped()), input))
     }
 
@@ -87,7 +87,7 @@ impl<'a> Daemon<'a> {
     }
 
     /// What the daemon's ledger has of lending, as its lines.
-    fn loans(&self) -> Vec<serde_json::Value> {
+    pub fn loans(&self) -> Vec<serde_json::Value> {
         let said = self.types(&["--json", "ledger", "search", "--action", "secret.lease"], "").ok();
         let document: serde_json::Value = serde_json::from_str(&said.out).unwrap();
         let items = document["result"].as_array().unwrap_or_else(|| panic!("{document}")).clone();
@@ -96,7 +96,7 @@ impl<'a> Daemon<'a> {
 }
 
 /// Everything below a folder, in one.
-fn everything(folder: &std::path::Path) -> Vec<u8> {
+pub fn everything(folder: &std::path::Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type().unwrap() {
@@ -108,7 +108,7 @@ fn everything(folder: &std::path::Path) -> Vec<u8> {
     all
 }
 
-fn is_in(bytes: &[u8], text: &str) -> bool {
+pub fn is_in(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 

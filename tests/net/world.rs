@@ -390,6 +390,17 @@ impl World {
         forge
     }
 
+    /// A file beside the repositories of the forge.
+    pub fn forge_file(&self, name: &str) -> PathBuf {
+        self.folder.path().join("forge").join(name)
+    }
+
+    /// What a ref of one of its repositories names.
+    pub fn forge_tip(&self, name: &str, reference: &str) -> String {
+        let path = self.forge_file(&format!("{name}.git")).display().to_string();
+        self.host_git(&["-C", &path, "rev-parse", reference]).trim().to_owned()
+    }
+
     /// The refs of one of its repositories.
     pub fn forge_refs(&self, name: &str) -> String {
         let path = self.folder.path().join("forge").join(format!("{name}.git")).display().to_string();
@@ -504,7 +515,7 @@ impl Drop for Forge {
 
 /// Gives requests to `git http-backend`, as a web server would.
 const FORGE: &str = r#"
-import http.server, os, subprocess, sys
+import base64, http.server, os, subprocess, sys, time
 address, root, *identity = sys.argv[1:]
 class Forge(http.server.BaseHTTPRequestHandler):
     def body(self):
@@ -515,7 +526,21 @@ class Forge(http.server.BaseHTTPRequestHandler):
             size = int(self.rfile.readline(), 16)
             out += self.rfile.read(size); self.rfile.readline()
             if size == 0: return out
+    def refuses(self):
+        # With a file `password` beside the repositories, only who has it is let in; each who asked is written down.
+        try: word = open(os.path.join(root, 'password')).read()
+        except FileNotFoundError: return False
+        told = self.headers.get('Authorization') or ''
+        with open(os.path.join(root, 'asked'), 'a') as log: log.write(told + '\n')
+        plain = base64.b64decode(told.removeprefix('Basic ')).decode() if told.startswith('Basic ') else ''
+        if plain.partition(':')[2] == word: return False
+        self.body(); self.send_response(401); self.send_header('WWW-Authenticate', 'Basic realm="forge"')
+        self.send_header('Content-Length', '0'); self.end_headers(); return True
     def answer(self):
+        if self.refuses(): return
+        if self.command == 'POST' and os.path.exists(os.path.join(root, 'hold')):
+            open(os.path.join(root, 'held'), 'w').close()
+            while os.path.exists(os.path.join(root, 'hold')): time.sleep(0.02)
         path, _, query = self.path.partition('?')
         env = dict(os.environ, GIT_PROJECT_ROOT=root, GIT_HTTP_EXPORT_ALL='1', PATH_INFO=path, QUERY_STRING=query,
                    REQUEST_METHOD=self.command, CONTENT_TYPE=self.headers.get('Content-Type') or '', REMOTE_ADDR='1.2.3.4',

@@ -116,7 +116,7 @@ fn sec_16_text_leaves_by_few_doors() {
 }
 
 /// The parts of the product that start a program, and what it gets of the environment.
-const STARTERS: [(&str, &str); 10] = [
+const STARTERS: [(&str, &str); 11] = [
     ("crates/runtime/src/trees/launcher.rs", "env_clear"),
     (
         "crates/agent/src/tools/minder.rs",
@@ -126,6 +126,7 @@ const STARTERS: [(&str, &str); 10] = [
     ("crates/agent/src/tools/shell.rs", "env_clear"),
     ("crates/egress/src/front.rs", "env_clear"),
     ("crates/palisade/src/commands/launch.rs", "the daemon, which is set up by the caller's environment"),
+    ("crates/palisade/src/commands/bring.rs", "env_clear"),
     ("crates/palisade/src/commands/setup.rs", "env_clear"),
     ("crates/sandbox/src/doctor/facts.rs", "env_clear"),
     ("crates/git/src/lib.rs", "env_clear"),

@@ -196,6 +196,9 @@ actions! {
     WORKTREE_SET_OWNERS = "worktree.set_owners", Manage, Widens or Narrows, changes;
     WORKTREE_ARCHIVE = "worktree.archive", Manage, Narrows, changes;
     WORKTREE_DELETE = "worktree.delete", Manage, Narrows, changes;
+    WORKTREE_RESTORE = "worktree.restore", Manage, Widens, changes;
+    WORKTREE_MERGE = "worktree.merge", Write, Widens;
+    WORKTREE_PUSH = "worktree.push", Manage, Widens;
 
     SESSION_LIST = "session.list", Read, Read;
     SESSION_READ = "session.read", Read, Read;

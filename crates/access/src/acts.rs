@@ -5,8 +5,8 @@
 
 use model::{
     AgentName, ApprovalId, BudgetKind, BudgetScope, ConsentId, ConsentScope, DisplayName, Email, Grant,
-    HostPattern, KeyId, Millis, PassId, RepoId, RepoName, Role, SecretId, SecretName, SecretOwner, SessionId,
-    TaskId, Tier, UserId, WorktreeId, WorktreeName,
+    HostPattern, KeyId, Links, Millis, PassId, RepoId, RepoName, Role, SecretId, SecretName, SecretOwner,
+    SessionId, TaskId, Tier, TreeFiles, UserId, WorktreeId, WorktreeName,
 };
 
 use crate::Via;
@@ -286,13 +286,18 @@ acts! {
         repo: RepoId,
     }
     /// Register a repository; nothing is fetched by it.
-    CreateRepo = REPO_CREATE on |_| Resource::Installation, names repo; {
+    CreateRepo = REPO_CREATE on |_| Resource::Installation, names repo,
+        detail |a| shown("asks_for", a.secret.as_ref()).into_iter().collect(); {
         /// Its id.
         repo: RepoId,
         /// Its name, unique.
         name: RepoName,
         /// Where it comes from.
         origin: String,
+        /// The name of the secret that its origin asks for.
+        secret: Option<SecretName>,
+        /// Who that secret is for, as the origin knows them.
+        login: Option<String>,
     }
     /// Remove a repository that no worktree uses.
     DeleteRepo = REPO_DELETE on |a| Resource::Repo(a.repo); {
@@ -332,8 +337,10 @@ acts! {
     UpdateWorktree = WORKTREE_UPDATE on |a| Resource::Worktree(a.worktree); {
         /// Which.
         worktree: WorktreeId,
-        /// What it is for.
-        about: String,
+        /// What it is for, if that changes.
+        about: Option<String>,
+        /// What it belongs to elsewhere; those that are given change, and empty ones go.
+        links: Links,
     }
     /// Change what non-owners may do.
     SetTier = WORKTREE_SET_TIER on |a| Resource::Worktree(a.worktree),
@@ -362,14 +369,45 @@ acts! {
         owner: UserId,
     }
     /// Archive a worktree.
-    ArchiveWorktree = WORKTREE_ARCHIVE on |a| Resource::Worktree(a.worktree); {
+    ArchiveWorktree = WORKTREE_ARCHIVE on |a| Resource::Worktree(a.worktree), detail |a| vec![("files", a.files.to_string())]; {
+        /// Which.
+        worktree: WorktreeId,
+        /// What becomes of its files.
+        files: TreeFiles,
+    }
+    /// Delete a worktree.
+    DeleteWorktree = WORKTREE_DELETE on |a| Resource::Worktree(a.worktree), detail |a| vec![("files", a.files.to_string())]; {
+        /// Which.
+        worktree: WorktreeId,
+        /// What becomes of its files.
+        files: TreeFiles,
+    }
+    /// Bring an archived worktree back, with the sessions that were archived with it.
+    RestoreWorktree = WORKTREE_RESTORE on |a| Resource::Worktree(a.worktree); {
         /// Which.
         worktree: WorktreeId,
     }
-    /// Delete a worktree.
-    DeleteWorktree = WORKTREE_DELETE on |a| Resource::Worktree(a.worktree); {
+    /// Join what was committed in a worktree into a branch, and perhaps take it away.
+    MergeWorktree = WORKTREE_MERGE on |a| Resource::Worktree(a.worktree),
+        detail |a| {
+            let mut told: Vec<_> = shown("into", a.into.as_ref()).into_iter().collect();
+            told.extend(a.takes.then(|| ("takes", "bundle".to_owned())));
+            told
+        }; {
         /// Which.
         worktree: WorktreeId,
+        /// The branch; the usual one unless told.
+        into: Option<String>,
+        /// Whether the result is also handed out.
+        takes: bool,
+    }
+    /// Push what was committed in a worktree to where its repository comes from.
+    PushWorktree = WORKTREE_PUSH on |a| Resource::Worktree(a.worktree),
+        detail |a| shown("to", a.to.as_ref()).into_iter().collect(); {
+        /// Which.
+        worktree: WorktreeId,
+        /// The branch there; the one of the same name unless told.
+        to: Option<String>,
     }
 
     /// List sessions.

@@ -180,6 +180,23 @@ pub struct Task {
     pub ended_at: Option<i64>,
     /// When what it changed in the tree was taken back.
     pub undone_at: Option<i64>,
+    /// Where the tree stood when it began; told where tasks are listed.
+    pub tree_before: Option<TreeState>,
+    /// Where the tree stood when it ended.
+    pub tree_after: Option<TreeState>,
+}
+
+/// Where a tree stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TreeState {
+    /// The branch that was checked out, if it was one.
+    pub branch: Option<String>,
+    /// Its commit.
+    pub commit: Option<String>,
+    /// Whether something lay there that was in no commit; none if that could not be told.
+    pub dirty: Option<bool>,
+    /// When it was looked at.
+    pub at: i64,
 }
 
 /// A page of tasks, the oldest first.

@@ -20,6 +20,10 @@ pub struct Repo {
     pub default_branch: Option<String>,
     /// When it was last fetched.
     pub fetched_at: Option<i64>,
+    /// The name of the secret that its origin asks for.
+    pub asks_for: Option<String>,
+    /// Who that secret is for, as the origin knows them, unless it does not look.
+    pub login: Option<String>,
 }
 
 /// A page of repositories.
@@ -32,7 +36,7 @@ pub struct RepoPage {
 }
 
 /// Registers a repository.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRepoRequest {
     /// a-z, 0-9 and `-`.
@@ -44,6 +48,14 @@ pub struct CreateRepoRequest {
         pattern = r#"^(?:(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|/[^\x00-\x1f\x7f-\x9f]*)$"#
     )]
     pub origin: String,
+    /// The name of a secret in the vault, if the origin asks for one; each caller's own, else the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 128, pattern = r#"^[A-Za-z_][A-Za-z0-9_]*$"#)]
+    pub asks_for: Option<String>,
+    /// Who that secret is for; needed by origins that look at more than the secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 100, pattern = r#"^[A-Za-z0-9][A-Za-z0-9._@+-]*$"#)]
+    pub login: Option<String>,
 }
 
 /// A worktree.
@@ -71,6 +83,62 @@ pub struct Worktree {
     pub branch: Option<String>,
     /// The commit that the branch began at.
     pub base: Option<String>,
+    /// The issue that it is about.
+    pub issue: Option<String>,
+    /// The pull request that came of it.
+    pub pull_request: Option<String>,
+    /// Who archived it.
+    pub archived_by: Option<String>,
+    /// What became of its files when it was archived: kept, cleaned or removed.
+    pub files: Option<String>,
+}
+
+/// Joins what was committed in a worktree into a branch.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MergeRequest {
+    /// The branch; the usual one of the origin unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, pattern = r#"^[A-Za-z0-9_][A-Za-z0-9_/-]*$"#)]
+    pub into: Option<String>,
+    /// Whether what is new in the branch is handed out as well, for a repository that has the origin's branches.
+    #[serde(default)]
+    pub bundle: bool,
+}
+
+/// What became of a merge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorktreeMerge {
+    /// The branch that was joined into.
+    pub into: String,
+    /// forwards, merged (by a commit that joins both) or nothing (it had everything).
+    pub how: String,
+    /// What the branch named before; none if it is new here.
+    pub before: Option<String>,
+    /// What it names now.
+    pub commit: String,
+    /// A git bundle in base 64 with what is new in it, if that was asked for and is anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
+}
+
+/// Pushes what was committed in a worktree to where its repository comes from.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PushRequest {
+    /// The branch there; the one of the same name unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200, pattern = r#"^[A-Za-z0-9_][A-Za-z0-9_/-]*$"#)]
+    pub to: Option<String>,
+}
+
+/// What became of a push.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorktreePush {
+    /// The branch at the origin.
+    pub to: String,
+    /// What it names now.
+    pub commit: String,
 }
 
 /// One commit.
@@ -163,13 +231,28 @@ pub struct CreateWorktreeRequest {
     pub base: Option<String>,
 }
 
-/// Changes what a worktree says of itself.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+/// Changes what a worktree says of itself; what is not given stays.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateWorktreeRequest {
     /// What it is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096, pattern = r#"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$"#)]
-    pub about: String,
+    pub about: Option<String>,
+    /// The issue that it is about, `https://…` or `http://…`; nothing between the quotes takes it away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        max_length = 1000,
+        pattern = r#"^(?:https?://[A-Za-z0-9][A-Za-z0-9.:-]*(?:[/?#][A-Za-z0-9/._~?#=&%+,;:@!$()*-]*)?)?$"#
+    )]
+    pub issue: Option<String>,
+    /// The pull request that came of it, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        max_length = 1000,
+        pattern = r#"^(?:https?://[A-Za-z0-9][A-Za-z0-9.:-]*(?:[/?#][A-Za-z0-9/._~?#=&%+,;:@!$()*-]*)?)?$"#
+    )]
+    pub pull_request: Option<String>,
 }
 
 /// Changes what non-owners may do.

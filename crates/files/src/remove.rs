@@ -1,5 +1,6 @@
 //! Removes a tree that an agent had: whatever its modes, without following links, without leaving the tree.
 
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -34,6 +35,67 @@ pub fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()>
         }
     }
     Err(Errno::NOTEMPTY.into())
+}
+
+/// Removes everything in a directory but these paths beneath it. A directory where a file is kept, or the other way round, is
+/// not what is kept.
+pub fn all_but(path: &Path, kept: &Kept) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())?;
+    others(folder.as_fd(), &[], kept)
+}
+
+fn others(folder: BorrowedFd<'_>, at: &[u8], kept: &Kept) -> io::Result<()> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            found.push(name);
+        }
+    }
+    for name in found {
+        let mut beneath = at.to_vec();
+        if !at.is_empty() {
+            beneath.push(b'/');
+        }
+        beneath.extend(name.to_bytes());
+        let kind = match rustix::fs::statat(folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => FileType::from_raw_mode(found.st_mode),
+            Err(Errno::NOENT) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        match kind {
+            FileType::Directory if kept.folders.contains(&beneath) => {
+                others(opened(folder, &name)?.as_fd(), &beneath, kept)?;
+            }
+            FileType::Directory => entry_of(folder, &name)?,
+            _ if kept.files.contains(&beneath) => {}
+            _ => entry_of(folder, &name)?,
+        }
+    }
+    Ok(())
+}
+
+/// What is kept when everything else goes.
+#[derive(Debug, Default)]
+pub struct Kept {
+    files: HashSet<Vec<u8>>,
+    folders: HashSet<Vec<u8>>,
+}
+
+impl Kept {
+    /// These files, by their paths beneath the directory, and what they lie in.
+    #[must_use]
+    pub fn files(paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let mut kept = Self::default();
+        for path in paths {
+            for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
+                kept.folders.extend(path.get(..at).map(<[u8]>::to_vec));
+            }
+            kept.files.insert(path);
+        }
+        kept
+    }
 }
 
 /// Removes one entry; whether all of it is gone.
@@ -101,6 +163,30 @@ fn opened(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> 
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_is_kept_stays_and_the_rest_goes() {
+        let home = tempfile::tempdir().unwrap();
+        let (tree_at, beside) = (home.path().join("tree"), home.path().join("beside"));
+        for folder in ["a/b", "new/deep", "a/was-file", "odd"] {
+            std::fs::create_dir_all(tree_at.join(folder)).unwrap();
+        }
+        std::fs::create_dir(&beside).unwrap();
+        for file in ["a/b/kept", "a/b/new", "top", "new/deep/x", "a/was-file/x", "odd/.hidden"] {
+            std::fs::write(tree_at.join(file), "x").unwrap();
+        }
+        std::fs::write(beside.join("file"), "kept").unwrap();
+        std::os::unix::fs::symlink(&beside, tree_at.join("a/was-folder")).unwrap();
+        std::os::unix::fs::symlink(&beside, tree_at.join("new/link")).unwrap();
+        std::fs::set_permissions(tree_at.join("a/b"), std::fs::Permissions::from_mode(0o0)).unwrap();
+        let kept =
+            ["a/b/kept", "a/was-file", "a/was-folder/file", "gone/file"].map(|path| path.as_bytes().to_vec());
+        all_but(&tree_at, &Kept::files(kept)).unwrap();
+        let left = |path: &str| tree_at.join(path).exists();
+        assert!(left("a/b/kept") && !left("a/b/new") && !left("top") && !left("new") && !left("odd"));
+        assert!(!left("a/was-file") && std::fs::symlink_metadata(tree_at.join("a/was-folder")).is_err());
+        assert_eq!(std::fs::read_to_string(beside.join("file")).unwrap(), "kept");
+    }
 
     #[test]
     fn a_hostile_tree_is_removed_and_nothing_beside_it() {

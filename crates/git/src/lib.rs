@@ -4,8 +4,10 @@
 //! configuration outside the repository takes part; it stands where only root writes; time and memory are bounded;
 //! root becomes the owner of the repository first. Never run on a directory that a sandbox had, or its layer.
 
+mod joining;
 mod repository;
 
+pub use joining::{Bundle, Joined, Merged};
 pub use repository::{Branch, Commit, Cut, Repository, RepositoryError, is_branch};
 
 use std::fs::File;
@@ -111,6 +113,8 @@ impl Git {
             ("GIT_TERMINAL_PROMPT", "0"),
             ("GIT_NO_REPLACE_OBJECTS", "1"),
             ("GIT_NO_LAZY_FETCH", "1"),
+            ("GIT_AUTHOR_NAME", "palisade"),
+            ("GIT_AUTHOR_EMAIL", "palisade@localhost"),
             ("GIT_COMMITTER_NAME", "palisade"),
             ("GIT_COMMITTER_EMAIL", "palisade@localhost"),
         ]);

@@ -34,6 +34,22 @@ pub enum RepositoryError {
     /// A tree of another worktree has it.
     #[error("the branch `{0}` is in use by another worktree")]
     InUse(String),
+    /// Both changed these.
+    #[error("both changed {0}; nothing was changed: join them in the worktree, then try again")]
+    Conflict(String),
+    /// They begin nowhere together.
+    #[error("the branches have no commit in common, so they cannot be joined")]
+    Strangers,
+    /// What is here and what the origin has went different ways.
+    #[error(
+        "`{0}` here and at the origin went different ways; name another branch, or bring the one here to the origin first"
+    )]
+    Apart(String),
+    /// It is of another origin.
+    #[error(
+        "the files of the repository come from another origin; remove the repository and register it anew"
+    )]
+    Elsewhere,
     /// git refused.
     #[error("git refused: {0}")]
     Refused(String),
@@ -80,7 +96,7 @@ pub enum Branch {
 #[derive(Debug)]
 pub struct Repository {
     folder: PathBuf,
-    git: Git,
+    pub(crate) git: Git,
 }
 
 impl Repository {
@@ -106,7 +122,7 @@ impl Repository {
         Ok(Self { folder: folder.to_owned(), git })
     }
 
-    fn directory(&self) -> PathBuf {
+    pub(crate) fn directory(&self) -> PathBuf {
         self.folder.join(".git")
     }
 
@@ -116,7 +132,7 @@ impl Repository {
         if said.ok { Ok(said.out) } else { Err(RepositoryError::Refused(said.err)) }
     }
 
-    fn in_it(&self, arguments: &[&str]) -> Result<Vec<u8>, RepositoryError> {
+    pub(crate) fn in_it(&self, arguments: &[&str]) -> Result<Vec<u8>, RepositoryError> {
         let directory = format!("--git-dir={}", self.directory().display());
         let mut all = vec![directory.as_str()];
         all.extend(arguments);
@@ -205,7 +221,7 @@ impl Repository {
     }
 
     /// Changes references, all of these or none.
-    fn change(&self, orders: &str) -> Result<(), RepositoryError> {
+    pub(crate) fn change(&self, orders: &str) -> Result<(), RepositoryError> {
         let mut orders = format!("start\n{orders}");
         orders.push_str("prepare\ncommit\n");
         let directory = format!("--git-dir={}", self.directory().display());
@@ -277,7 +293,7 @@ impl Repository {
     }
 }
 
-fn line(bytes: &[u8]) -> String {
+pub(crate) fn line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().to_owned()
 }
 

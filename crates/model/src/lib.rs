@@ -16,6 +16,7 @@ mod path;
 mod role;
 mod secret;
 mod session;
+mod worktree;
 
 pub use budget::{Allowance, BudgetKind, BudgetScope, Spending};
 pub use clock::{Clock, FixedClock, Millis, SystemClock};
@@ -31,3 +32,4 @@ pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};
 pub use session::{ApprovalState, Born, ConsentScope, HoldCause, Step, StepKind, TaskState};
+pub use worktree::{BadLink, Link, Links, TreeFiles};

@@ -12,6 +12,7 @@ mod people;
 mod sandbox;
 mod secrets;
 mod sessions;
+mod trees;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
 pub(crate) use sandbox::{
@@ -20,6 +21,7 @@ pub(crate) use sandbox::{
 };
 pub(crate) use secrets::Secret;
 pub(crate) use sessions::{AcpArgs, AgentCommand, ApprovalCommand, BudgetCommand, SessionCommand};
+pub(crate) use trees::{Repo, TreeFiles, Worktree};
 
 /// Runs AI agents inside a boundary that can be proved.
 ///
@@ -266,93 +268,6 @@ pub(crate) struct RedactArgs {
     /// Leave sequences that act on a terminal as they are
     #[arg(long, conflicts_with = "check")]
     pub(crate) keep_escapes: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Repo {
-    /// List repositories
-    List,
-    /// Register a repository, and fetch it
-    Add {
-        /// a-z, 0-9 and `-`
-        name: String,
-        /// https://…, without credentials; in solo mode also a directory of this machine
-        origin: String,
-        /// Only write it down; `palisade repo fetch` brings what is there
-        #[arg(long)]
-        no_fetch: bool,
-    },
-    /// Fetch what its origin has now, in a sandbox that reaches nothing else
-    Fetch { repo: String },
-    /// Show one, by id or name
-    Show { repo: String },
-    /// Remove one that no worktree uses
-    Delete { repo: String },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Worktree {
-    /// List worktrees that you may know of
-    List {
-        /// Of this repository
-        #[arg(long)]
-        repo: Option<String>,
-        /// Whose name contains this
-        #[arg(long)]
-        name: Option<String>,
-        /// Also those that are archived
-        #[arg(long)]
-        archived: bool,
-    },
-    /// Create a worktree; you own it
-    Create {
-        /// Of which repository, by id or name
-        repo: String,
-        /// a-z, 0-9 and `-`
-        name: String,
-        /// What it is for
-        #[arg(long, default_value = "")]
-        about: String,
-        /// What non-owners may do
-        #[arg(long, default_value = "session")]
-        tier: Tier,
-        /// The branch to be on, `palisade/NAME` unless told; one that is there is taken as it is
-        #[arg(long)]
-        branch: Option<String>,
-        /// The branch of the origin to begin at; the usual one unless told
-        #[arg(long)]
-        base: Option<String>,
-    },
-    /// Show one, by id or name
-    Show { worktree: String },
-    /// Show what was committed in it, the newest first
-    Log {
-        worktree: String,
-        /// How many
-        #[arg(long, default_value_t = 50)]
-        limit: u32,
-    },
-    /// Show what was committed in it, as a patch
-    Diff { worktree: String },
-    /// Show a directory or a file of its tree
-    Files {
-        worktree: String,
-        /// Beneath the tree
-        #[arg(default_value = "")]
-        path: String,
-    },
-    /// Change what it says of itself
-    Update { worktree: String, about: String },
-    /// Change what non-owners may do
-    Tier { worktree: String, tier: Tier },
-    /// Add an owner
-    AddOwner { worktree: String, user: String },
-    /// Remove an owner; the last one stays
-    RemoveOwner { worktree: String, user: String },
-    /// Archive; it stays readable
-    Archive { worktree: String },
-    /// Delete
-    Delete { worktree: String },
 }
 
 #[derive(Debug, Args)]

@@ -347,6 +347,14 @@ impl Runtime {
     /// Keeps house until told to stop: search index, counts of strangers, old events, old entries, what is lent.
     pub async fn keep_house(self: Arc<Self>, stop: tokio::sync::watch::Receiver<bool>) {
         self.sweep_trees().await;
+        match self.store.reopen_interrupted().await {
+            Ok(0) => {}
+            Ok(count) => tracing::warn!(
+                count,
+                "sessions of worktrees that were being ended, and stayed, are open again"
+            ),
+            Err(error) => tracing::error!(%error, "sessions of worktrees that stayed may be closed"),
+        }
         // Beside each other: the end of a right does not wait for an index.
         let tidy = async {
             tokio::select! {

@@ -15,6 +15,7 @@ mod hold;
 mod index;
 mod keeper;
 mod key;
+mod leaving;
 mod ledger;
 mod lending;
 mod pass;
@@ -37,9 +38,11 @@ pub use boot::{Boot, BootError, Mode, Runtime, Source, UpgradeError, open_engine
 pub use event::{EventError, Follower};
 pub use hold::HoldLost;
 pub use keeper::{FindRingError, begun, kept_ring, ring_file};
+pub use leaving::{WorktreeMerged, WorktreePushed};
 pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
+pub use repo::NewRepo;
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
@@ -49,18 +52,18 @@ pub use session::{
 };
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
-pub use trees::{BadOrigin, Origin, may_be_named};
+pub use trees::{BadOrigin, Origin, is_login, may_be_named};
 pub use user::{AccountError, PasswordSource, Proof};
 
 /// What is shown of a repository.
-pub use git::{Commit, Cut, is_branch};
+pub use git::{Commit, Cut, Joined, Merged, is_branch};
 
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
-    Answers, ApiKey, Approval, Consent, IndexedEntry, KeptRing, Lineage, MIGRATIONS, PassRow, Remembered,
-    Repo, SecretRow, Session, SessionFilter, Standing, Stopping, Store, StoreError, Task, Tree, Usage, User,
-    Worktree, WorktreeFilter,
+    Answers, ApiKey, Approval, BudgetStanding, Consent, IndexedEntry, KeptRing, Lineage, MIGRATIONS, PassRow,
+    Remembered, Repo, SecretRow, Session, SessionFilter, Standing, Stopping, Store, StoreError, Task,
+    TaskTree, Tree, Usage, User, Worktree, WorktreeFilter,
 };
 
 /// One page of a list.

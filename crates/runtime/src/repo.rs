@@ -3,10 +3,36 @@
 use std::sync::Arc;
 
 use access::{CreateRepo, DeleteRepo, FetchRepo, ListRepos, Principal, ReadRepo};
-use model::{RepoId, RepoName};
-use store::Repo;
+use model::{RepoId, RepoName, RequestId, SecretName, WorktreeId};
+use store::{Repo, StoreError};
+use zeroize::Zeroizing;
 
-use crate::{ActError, Page, Runtime};
+use crate::trees::Credential;
+use crate::{ActError, Page, Runtime, Wish};
+
+/// What is lent to reach an origin lasts no longer than that may take.
+const LONGEST: i64 = 2 * 60 * 60 * 1_000;
+
+/// A repository to register.
+#[derive(Clone, Debug)]
+pub struct NewRepo {
+    /// Its name, unique.
+    pub name: RepoName,
+    /// Where it comes from.
+    pub origin: String,
+    /// The name of the secret that its origin asks for.
+    pub secret: Option<SecretName>,
+    /// Who that secret is for, as the origin knows them.
+    pub login: Option<String>,
+}
+
+impl NewRepo {
+    /// One whose origin asks for nothing.
+    #[must_use]
+    pub fn new(name: RepoName, origin: String) -> Self {
+        Self { name, origin, secret: None, login: None }
+    }
+}
 
 impl Runtime {
     /// One repository.
@@ -39,27 +65,60 @@ impl Runtime {
     }
 
     /// Registers a repository.
-    pub async fn create_repo(
-        self: &Arc<Self>,
-        who: &Principal,
-        name: RepoName,
-        origin: String,
-    ) -> Result<Repo, ActError> {
-        let act = CreateRepo { repo: RepoId::random(), name, origin };
+    pub async fn create_repo(self: &Arc<Self>, who: &Principal, new: NewRepo) -> Result<Repo, ActError> {
+        let NewRepo { name, origin, secret, login } = new;
+        let act = CreateRepo { repo: RepoId::random(), name, origin, secret, login };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.create_repo(permit).await).await
     }
 
     /// Fetches a repository from where it comes from.
     pub async fn fetch_repo(self: &Arc<Self>, who: &Principal, repo: RepoId) -> Result<Repo, ActError> {
-        let trees = Arc::clone(&self.trees);
+        let (this, caller) = (Arc::clone(self), who.clone());
         let effect = async move |store: Arc<store::Store>, permit: access::Permit<FetchRepo>| {
             let (permit, row) = store.repo_to_fetch(permit).await?;
-            let fetched = trees.fetch(repo, &row.origin).await?;
+            let consumer = format!("fetch of {repo} {}", RequestId::random());
+            let credential = this.credential(&caller, &row, None, &consumer).await?;
+            let fetched = this.trees.fetch(repo, &row.origin, credential).await;
+            this.end_leases_of(&consumer);
+            let fetched = fetched?;
             Ok((store.fetched_repo(permit, fetched.usual).await?, fetched.run))
         };
         // What the sandbox was is on the record of its run.
         let note = |(_, run): &(Repo, String)| Some(("run", run.clone()));
         self.perform_noting(who, FetchRepo { repo }, effect, note).await.map(|(row, _)| row)
+    }
+
+    /// What the origin of a repository asks for, lent from the vault to whoever fetches or pushes.
+    pub(crate) async fn credential(
+        self: &Arc<Self>,
+        who: &Principal,
+        repo: &Repo,
+        worktree: Option<WorktreeId>,
+        consumer: &str,
+    ) -> Result<Option<Credential>, StoreError> {
+        let (Some(name), origin) = (&repo.secret, self.trees.origin(&repo.origin)?) else { return Ok(None) };
+        let Some(host) = origin.host() else { return Ok(None) };
+        // A secret may be bound to a port; what is not is for the usual one.
+        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:443") };
+        let host = host.parse().map_err(|_| StoreError::Unusable("the origin names no host".into()))?;
+        let wish = Wish { name: name.clone(), worktree, hosts: vec![host] };
+        let lent = self.lease_secret(who, wish, consumer, LONGEST).await.map_err(|error| match error {
+            ActError::Store(StoreError::Missing(_)) | ActError::Denied(_) => StoreError::Unusable(format!(
+                "the origin asks for the secret `{name}`, and there is none for you; keep it with `palisade secret add {name}`"
+            )),
+            ActError::Store(other) => other,
+            ActError::Interrupted => StoreError::Unusable("the secret could not be lent".into()),
+        })?;
+        let value = self.with_lease(lent.lease, consumer, |value| {
+            std::str::from_utf8(value)
+                .map(|text| Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+        });
+        match value {
+            Ok(Ok(value)) => Ok(Some(Credential::new(repo.login.as_deref(), value))),
+            _ => Err(StoreError::Unusable(format!(
+                "the secret `{name}` is no text, so it cannot be used here"
+            ))),
+        }
     }
 
     /// Removes a repository.

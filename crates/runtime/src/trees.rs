@@ -8,6 +8,7 @@
 //! Not here: who may (`access`), rows (`store`), git itself (`git`).
 
 mod launcher;
+mod leaving;
 mod origin;
 
 use std::collections::{HashMap, HashSet};
@@ -21,7 +22,9 @@ use store::{StoreError, Tree};
 use tokio::sync::Semaphore;
 
 pub(crate) use launcher::Launcher;
-pub use origin::{BadOrigin, Origin};
+pub(crate) use leaving::{Merge, Push};
+pub(crate) use origin::Credential;
+pub use origin::{BadOrigin, Origin, is_login};
 
 use crate::Mode;
 
@@ -31,6 +34,8 @@ const THEIRS: &str = "refs/remotes/origin/";
 const COMING: &str = "palisade-fetch";
 /// Branches of worktrees that named none are below this, and nobody else's.
 pub(crate) const OURS: &str = "palisade";
+/// What names the repository in a tree; it is the daemon's.
+pub(crate) const GIT: &str = ".git";
 /// What is behind the name of a worktree while its tree is being made.
 const MAKING: &str = ".making";
 /// How many repositories are fetched at once, and how many look at commits.
@@ -137,21 +142,30 @@ impl Trees {
     }
 
     /// Brings a repository up to what its origin has.
-    pub(crate) async fn fetch(&self, id: RepoId, origin: &str) -> Result<Fetched, StoreError> {
-        let origin =
-            Origin::parse(origin, self.mode).map_err(|error| StoreError::Unusable(error.to_string()))?;
+    pub(crate) async fn fetch(
+        &self,
+        id: RepoId,
+        origin: &str,
+        credential: Option<Credential>,
+    ) -> Result<Fetched, StoreError> {
+        let comes_from = origin.to_owned();
+        let way = self.origin(origin)?.reading(credential)?;
         let folder = self.repo(id);
         let _fetching = self.begin_fetch(id)?;
         private(&self.repos)?;
         let made = folder.clone();
         let alone = self.alone(id).await;
         // With what a fetch left that did not come to its end.
-        on_disk(move || Repository::make(&made)?.sweep("refs/palisade/", &format!("/{COMING}/"))).await?;
+        on_disk(move || {
+            let ours = Repository::make(&made)?;
+            ours.comes_from(&comes_from)?;
+            ours.sweep("refs/palisade/", &format!("/{COMING}/"))
+        })
+        .await?;
         drop(alone);
-        let reach = origin.reach()?;
-        let listed = self.launcher.listed(&folder, &reach, &origin.address()).await?;
+        let listed = self.launcher.listed(&folder, &way).await?;
         let theirs = Theirs::read(&listed)?;
-        let run = self.launcher.fetched(&folder, &reach, &origin.address(), COMING).await?;
+        let run = self.launcher.fetched(&folder, &way, COMING).await?;
         let _alone = self.alone(id).await;
         let fetched = Fetched { usual: theirs.usual(), run: run.clone() };
         on_disk(move || {
@@ -175,6 +189,11 @@ impl Trees {
         })
         .await?;
         Ok(fetched)
+    }
+
+    /// Where a repository comes from, by what is kept of it.
+    pub(crate) fn origin(&self, text: &str) -> Result<Origin, StoreError> {
+        Origin::parse(text, self.mode).map_err(|error| StoreError::Unusable(error.to_string()))
     }
 
     fn begin_fetch(&self, id: RepoId) -> Result<Fetching<'_>, StoreError> {

@@ -4,19 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, Principal,
-    ReadWorktree, RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
+    AddOwner, CreateWorktree, ListWorktrees, Permit, Principal, ReadWorktree, RemoveOwner, SetTier,
+    UpdateWorktree, WorktreeFacts,
 };
 use files::FileError;
 use git::{Commit, Cut};
-use model::{RepoId, Tier, UserId, WorktreeId};
+use model::{Links, RepoId, Tier, UserId, WorktreeId};
 use store::{Repo, StoreError, Tree, Worktree, WorktreeFilter};
 
-use crate::trees::Wanted;
+use crate::trees::{GIT, Wanted};
 use crate::{ActError, Page, Runtime};
 
-/// What names the repository, which is the daemon's.
-const GIT: &str = ".git";
 /// How many files of a directory are shown.
 const MOST_ENTRIES: usize = 10_000;
 
@@ -195,9 +193,10 @@ impl Runtime {
         self: &Arc<Self>,
         who: &Principal,
         worktree: WorktreeId,
-        about: String,
+        about: Option<String>,
+        links: Links,
     ) -> Result<Worktree, ActError> {
-        let act = UpdateWorktree { worktree, about };
+        let act = UpdateWorktree { worktree, about, links };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.update_worktree(permit).await)
             .await
     }
@@ -238,38 +237,5 @@ impl Runtime {
         let act = RemoveOwner { worktree, owner };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.remove_owner(permit).await)
             .await
-    }
-
-    /// Archives a worktree.
-    pub async fn archive_worktree(
-        self: &Arc<Self>,
-        who: &Principal,
-        worktree: WorktreeId,
-    ) -> Result<Worktree, ActError> {
-        let act = ArchiveWorktree { worktree };
-        self.perform(who, act, async |store: Arc<store::Store>, permit| store.archive_worktree(permit).await)
-            .await
-    }
-
-    /// Deletes a worktree.
-    pub async fn delete_worktree(
-        self: &Arc<Self>,
-        who: &Principal,
-        worktree: WorktreeId,
-    ) -> Result<(), ActError> {
-        let (trees, this) = (Arc::clone(&self.trees), Arc::clone(self));
-        let effect = async move |store: Arc<store::Store>, permit| {
-            let (permit, row) = store.worktree_to_delete(permit).await?;
-            // Whoever works there ends first.
-            if !this.desk.clear(worktree).await {
-                return Err(StoreError::InUse("worktree"));
-            }
-            // What lies on the disk goes first: where it cannot, the worktree stays and says so.
-            if let Some(tree) = row.tree {
-                trees.drop_tree(row.repo, worktree, tree).await?;
-            }
-            store.delete_worktree(permit).await
-        };
-        self.perform(who, DeleteWorktree { worktree }, effect).await
     }
 }

@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    approvals, auth, backup, budgets, events, health, imports, keys, ledger, lending, lineage, passes,
-    policies, repos, secrets, sessions, setup, status, steps, users, worktrees,
+    approvals, auth, backup, budgets, events, health, imports, keys, leaving, ledger, lending, lineage,
+    passes, policies, repos, secrets, sessions, setup, status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -164,6 +164,9 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(worktrees::set_tier))
         .routes(routes!(worktrees::add_owner, worktrees::remove_owner))
         .routes(routes!(worktrees::archive))
+        .routes(routes!(leaving::restore))
+        .routes(routes!(leaving::merge))
+        .routes(routes!(leaving::push))
         .routes(routes!(worktrees::log))
         .routes(routes!(worktrees::diff))
         .routes(routes!(worktrees::files))

@@ -89,6 +89,9 @@ routes! {
     PUT "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     DELETE "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     POST "/api/v1/worktrees/{worktree}/archive" Action("worktree.archive");
+    POST "/api/v1/worktrees/{worktree}/restore" Action("worktree.restore");
+    POST "/api/v1/worktrees/{worktree}/merge" Action("worktree.merge");
+    POST "/api/v1/worktrees/{worktree}/push" Action("worktree.push");
     GET "/api/v1/worktrees/{worktree}/log" Action("worktree.read");
     GET "/api/v1/worktrees/{worktree}/diff" Action("worktree.read");
     GET "/api/v1/worktrees/{worktree}/files" Action("worktree.read");

@@ -17,7 +17,7 @@ const MOST: i64 = 1_000;
 
 /// A budget, and what was spent of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BudgetStanding {
     /// The budget.
     pub budget: Allowance,
     /// How much, in its time up to now.
@@ -89,7 +89,11 @@ impl Store {
     }
 
     /// What may be spent there and what was: budgets that somebody set, and of the usual ones those that nobody did.
-    pub async fn standings(&self, who: Spender, usual: &[Allowance]) -> Result<Vec<Standing>, StoreError> {
+    pub async fn standings(
+        &self,
+        who: Spender,
+        usual: &[Allowance],
+    ) -> Result<Vec<BudgetStanding>, StoreError> {
         let chain = self.opened_for(who.session).await?;
         let sql = "SELECT scope, owner, kind, period, most FROM budgets WHERE (scope = 'user' AND owner = $1) \
                    OR (scope = 'worktree' AND owner = $2) OR scope = 'session' ORDER BY scope, owner, kind, period";
@@ -122,7 +126,7 @@ impl Store {
                     spent
                 }
             };
-            standings.push(Standing { spent: spent.of(budget.kind), budget });
+            standings.push(BudgetStanding { spent: spent.of(budget.kind), budget });
         }
         Ok(standings)
     }

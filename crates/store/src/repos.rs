@@ -1,10 +1,10 @@
 //! Repositories: where each comes from, and when it was last fetched.
 
 use access::{CreateRepo, CreateWorktree, DeleteRepo, FetchRepo, ListRepos, Permit, ReadRepo};
-use model::{Millis, RepoId, RepoName, UserId};
+use model::{Millis, RepoId, RepoName, SecretName, UserId};
 
 use crate::engine::{EngineError, Row};
-use crate::store::{parsed, taken};
+use crate::store::{odd, parsed, taken};
 use crate::{Store, StoreError};
 
 /// A repository.
@@ -24,12 +24,16 @@ pub struct Repo {
     pub default_branch: Option<String>,
     /// When it was last fetched.
     pub fetched_at: Option<Millis>,
+    /// The name of the secret that its origin asks for.
+    pub secret: Option<SecretName>,
+    /// Who that secret is for, as the origin knows them.
+    pub login: Option<String>,
 }
 
 macro_rules! repo_columns {
     ($rest:literal) => {
         concat!(
-            "SELECT id, name, origin, created_by, created_at, default_branch, fetched_at FROM repos ",
+            "SELECT id, name, origin, created_by, created_at, default_branch, fetched_at, secret, login FROM repos ",
             $rest
         )
     };
@@ -41,7 +45,7 @@ impl Store {
         self.repo_row(permit.into_act().repo).await
     }
 
-    async fn repo_row(&self, id: RepoId) -> Result<Repo, StoreError> {
+    pub(crate) async fn repo_row(&self, id: RepoId) -> Result<Repo, StoreError> {
         let row = self.engine.row(repo_columns!("WHERE id = $1"), &[id.to_string().into()]).await?;
         row.as_ref().map_or(Err(StoreError::Missing("repository")), |row| Ok(repo(row)?))
     }
@@ -112,13 +116,16 @@ impl Store {
             act.origin.as_str().into(),
             created_by.to_string().into(),
             created_at.into(),
+            act.secret.as_ref().map(ToString::to_string).into(),
+            act.login.clone().into(),
         ];
-        let sql = "INSERT INTO repos (id, seq, name, origin, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = "INSERT INTO repos (id, seq, name, origin, created_by, created_at, secret, login) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
         tx.exec(sql, &args).await.map_err(taken("name"))?;
         tx.commit().await?;
         let (default_branch, fetched_at) = (None, None);
-        let (id, name, origin) = (act.repo, act.name, act.origin);
-        Ok(Repo { id, name, origin, created_by, created_at, default_branch, fetched_at })
+        let CreateRepo { repo: id, name, origin, secret, login } = act;
+        Ok(Repo { id, name, origin, created_by, created_at, default_branch, fetched_at, secret, login })
     }
 
     /// Removes a repository that no worktree uses, nor ever used.
@@ -144,5 +151,7 @@ fn repo(row: &Row) -> Result<Repo, EngineError> {
         created_at: row.int(4)?,
         default_branch: row.opt_text(5)?.map(str::to_owned),
         fetched_at: row.opt_int(6)?,
+        secret: row.opt_text(7)?.map(str::parse).transpose().map_err(|_| odd(7))?,
+        login: row.opt_text(8)?.map(str::to_owned),
     })
 }

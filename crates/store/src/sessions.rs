@@ -199,7 +199,7 @@ impl Store {
         let session = permit.into_act().session;
         let now = self.clock.now();
         let mut tx = self.engine.write().await?;
-        let sql = "UPDATE sessions SET closed_at = COALESCE(closed_at, $2) WHERE id = $1";
+        let sql = "UPDATE sessions SET closed_at = COALESCE(closed_at, $2), archived_at = NULL WHERE id = $1";
         if tx.exec(sql, &[session.to_string().into(), now.into()]).await? == 0 {
             return Err(StoreError::Missing("session"));
         }

@@ -31,6 +31,7 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "imported sessions",
         sql: include_str!("../migrations/0009_imported_sessions.sql"),
     },
+    Migration { number: 10, name: "leaving", sql: include_str!("../migrations/0010_leaving.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

@@ -1,15 +1,14 @@
 //! Worktrees: rows, lists cut to what a caller may know of, and what changes them.
 
 use access::{
-    AddOwner, ArchiveWorktree, CreateWorktree, DeleteWorktree, ListWorktrees, Permit, ReadWorktree,
-    RemoveOwner, SetTier, UpdateWorktree, WorktreeFacts,
+    AddOwner, CreateWorktree, ListWorktrees, Permit, ReadWorktree, RemoveOwner, SetTier, UpdateWorktree,
+    WorktreeFacts,
 };
-use model::{EventKind, Millis, RepoId, Role, SecretOwner, Tier, UserId, WorktreeId, WorktreeName};
+use model::{EventKind, Link, Millis, RepoId, Role, Tier, TreeFiles, UserId, WorktreeId, WorktreeName};
 
 use crate::credentials::owners;
 use crate::engine::{EngineError, Row, Tx, Value};
-use crate::secrets::forget_secrets;
-use crate::store::parsed;
+use crate::store::{odd, parsed};
 use crate::{Store, StoreError};
 
 /// A worktree.
@@ -35,6 +34,14 @@ pub struct Worktree {
     pub owners: Vec<UserId>,
     /// Its tree on the disk, if it has one.
     pub tree: Option<Tree>,
+    /// The issue that it is about.
+    pub issue: Option<String>,
+    /// The pull request that came of it.
+    pub pull_request: Option<String>,
+    /// Who archived it.
+    pub archived_by: Option<UserId>,
+    /// What became of its files when it was archived.
+    pub files: Option<TreeFiles>,
 }
 
 /// What a tree on the disk was made from.
@@ -76,7 +83,7 @@ macro_rules! worktree_columns {
         concat!(
             "SELECT w.id, w.repo, w.name, w.about, w.tier, w.created_by, w.created_at, w.archived_at, ",
             "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
-            "w.branch, w.base FROM worktrees w ",
+            "w.branch, w.base, w.issue, w.pull_request, w.archived_by, w.files FROM worktrees w ",
             $rest
         )
     };
@@ -177,16 +184,22 @@ impl Store {
     /// Changes what it says of itself.
     pub async fn update_worktree(&self, permit: Permit<UpdateWorktree>) -> Result<Worktree, StoreError> {
         let act = permit.into_act();
-        let sql =
-            "UPDATE worktrees SET about = $2 WHERE id = $1 AND deleted_at IS NULL AND archived_at IS NULL";
-        self.change(act.worktree, sql, act.about.into(), EventKind::WorktreeChanged).await
+        // What is not given stays; a link that is given as nothing goes.
+        let link = |link: Option<Option<Link>>| {
+            link.map(|link| link.map(|link| link.to_string()).unwrap_or_default())
+        };
+        let sql = "UPDATE worktrees SET about = COALESCE($2, about), \
+                   issue = NULLIF(COALESCE($3, issue), ''), pull_request = NULLIF(COALESCE($4, pull_request), '') \
+                   WHERE id = $1 AND deleted_at IS NULL AND archived_at IS NULL";
+        let to = [act.about.into(), link(act.links.issue).into(), link(act.links.pull_request).into()];
+        self.change(act.worktree, sql, to, EventKind::WorktreeChanged).await
     }
 
     /// Changes what non-owners may do.
     pub async fn set_tier(&self, permit: Permit<SetTier>) -> Result<Worktree, StoreError> {
         let act = permit.into_act();
         let sql = "UPDATE worktrees SET tier = $2 WHERE id = $1 AND deleted_at IS NULL";
-        self.change(act.worktree, sql, act.tier.word().into(), EventKind::WorktreeChanged).await
+        self.change(act.worktree, sql, [act.tier.word().into()], EventKind::WorktreeChanged).await
     }
 
     /// Adds an owner.
@@ -224,55 +237,35 @@ impl Store {
         self.worktree_row(act.worktree).await
     }
 
-    /// Archives a worktree; it stays readable.
-    pub async fn archive_worktree(&self, permit: Permit<ArchiveWorktree>) -> Result<Worktree, StoreError> {
-        let worktree = permit.into_act().worktree;
-        let sql = "UPDATE worktrees SET archived_at = COALESCE(archived_at, $2) WHERE id = $1 AND deleted_at IS NULL";
-        self.change(worktree, sql, self.clock.now().into(), EventKind::WorktreeArchived).await
-    }
-
-    /// What is to go; the permit comes back for what follows.
-    pub async fn worktree_to_delete(
-        &self,
-        permit: Permit<DeleteWorktree>,
-    ) -> Result<(Permit<DeleteWorktree>, Worktree), StoreError> {
-        let row = self.worktree_row(permit.act().worktree).await?;
-        Ok((permit, row))
-    }
-
-    /// Deletes a worktree: its name is free again, its record keeps its meaning.
-    pub async fn delete_worktree(&self, permit: Permit<DeleteWorktree>) -> Result<(), StoreError> {
-        let worktree = permit.into_act().worktree;
-        let mut tx = self.engine.write().await?;
-        let sql = "UPDATE worktrees SET deleted_at = $2 WHERE id = $1 AND deleted_at IS NULL";
-        if tx.exec(sql, &[worktree.to_string().into(), self.clock.now().into()]).await? == 0 {
-            return Err(StoreError::Missing("worktree"));
-        }
-        forget_secrets(&mut tx, SecretOwner::Worktree(worktree)).await?;
-        self.finish(tx, EventKind::WorktreeDeleted, worktree).await
+    /// The worktrees of a repository that have, or had, a branch of it.
+    pub(crate) async fn worktrees_with_branch(&self, repo: RepoId) -> Result<Vec<Worktree>, StoreError> {
+        let sql = worktree_columns!("WHERE w.repo = $1 AND w.branch IS NOT NULL");
+        let rows = self.engine.rows(sql, &[repo.to_string().into()]).await?;
+        Ok(rows.iter().map(worktree).collect::<Result<_, _>>()?)
     }
 
     async fn change(
         &self,
         id: WorktreeId,
         sql: &'static str,
-        to: Value,
+        to: impl IntoIterator<Item = Value>,
         kind: EventKind,
     ) -> Result<Worktree, StoreError> {
+        let args: Vec<Value> = [id.to_string().into()].into_iter().chain(to).collect();
         let mut tx = self.engine.write().await?;
-        if tx.exec(sql, &[id.to_string().into(), to]).await? == 0 {
+        if tx.exec(sql, &args).await? == 0 {
             return Err(StoreError::Missing("worktree"));
         }
         self.finish(tx, kind, id).await?;
         self.worktree_row(id).await
     }
 
-    async fn finish(&self, mut tx: Tx, kind: EventKind, id: WorktreeId) -> Result<(), StoreError> {
+    pub(crate) async fn finish(&self, mut tx: Tx, kind: EventKind, id: WorktreeId) -> Result<(), StoreError> {
         let event = self.event(&mut tx, kind, Some(id), None).await?;
         Ok(self.commit(tx, event).await?)
     }
 
-    async fn worktree_row(&self, id: WorktreeId) -> Result<Worktree, StoreError> {
+    pub(crate) async fn worktree_row(&self, id: WorktreeId) -> Result<Worktree, StoreError> {
         let sql = worktree_columns!("WHERE w.id = $1 AND w.deleted_at IS NULL");
         let row = self.engine.row(sql, &[id.to_string().into()]).await?;
         row.as_ref().map_or(Err(StoreError::Missing("worktree")), |row| Ok(worktree(row)?))
@@ -294,5 +287,9 @@ fn worktree(row: &Row) -> Result<Worktree, EngineError> {
             (Some(branch), Some(base)) => Some(Tree { branch: branch.to_owned(), base: base.to_owned() }),
             _ => None,
         },
+        issue: row.opt_text(11)?.map(str::to_owned),
+        pull_request: row.opt_text(12)?.map(str::to_owned),
+        archived_by: row.opt_text(13)?.map(str::parse).transpose().map_err(|_| odd(13))?,
+        files: row.opt_text(14)?.map(str::parse).transpose().map_err(|_| odd(14))?,
     })
 }

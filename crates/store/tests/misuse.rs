@@ -42,6 +42,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
         "abandon_task",
         "the daemon says of what nobody carries out that it failed, and closes what was asked there",
     ),
+    ("reopen_interrupted", "start opens again what the end of the last daemon left half closed"),
     ("hold_session", "keeps back what nobody may begin"),
     ("due_notices", "ends that are to be told; each is told by a permit"),
     ("drop_notice", "what nobody may be told any more is not told"),
@@ -52,6 +53,9 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ),
     // What was begun by a permit goes on and ends.
     ("name_run", "takes the task that is at work"),
+    ("repo_at_work", "takes the task that is at work"),
+    ("keep_standing", "takes the task that is at work"),
+    ("stay", "takes what began by a permit to end a worktree, and opens again what that closed"),
     ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),

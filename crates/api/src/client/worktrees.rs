@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use super::{Called, Client, NOTHING, part, query};
+use super::{Called, Client, ClientError, NOTHING, part, query};
 use crate::*;
 
 /// The daemon gives a fetch up before.
 const FETCH: Duration = Duration::from_hours(2);
+
+/// The daemon gives up before what has to do with files and branches.
+const SLOW: Duration = Duration::from_mins(20);
+/// An answer with a bundle in it.
+const MOST_MERGED: u64 = 64 << 20;
 
 /// Which worktrees to list.
 #[derive(Clone, Debug, Default)]
@@ -92,13 +97,24 @@ impl Client {
 
     /// Changes what it says of itself.
     pub fn update_worktree(&self, id: &str, about: &str) -> Called<Worktree> {
-        let body = UpdateWorktreeRequest { about: about.to_owned() };
-        self.call("PATCH", &format!("/api/v1/worktrees/{}", part(id)), Some(&body))
+        let about = Some(about.to_owned());
+        self.change_worktree(id, &UpdateWorktreeRequest { about, ..UpdateWorktreeRequest::default() })
     }
 
-    /// Deletes a worktree.
+    /// Changes what it says of itself; what is not given stays.
+    pub fn change_worktree(&self, id: &str, body: &UpdateWorktreeRequest) -> Called<Worktree> {
+        self.call("PATCH", &format!("/api/v1/worktrees/{}", part(id)), Some(body))
+    }
+
+    /// Deletes a worktree, with its files.
     pub fn delete_worktree(&self, id: &str) -> Called<()> {
-        self.call("DELETE", &format!("/api/v1/worktrees/{}", part(id)), NOTHING)
+        self.delete_worktree_and(id, None)
+    }
+
+    /// Deletes a worktree; its files are `kept`, `cleaned` or `removed`.
+    pub fn delete_worktree_and(&self, id: &str, files: Option<&str>) -> Called<()> {
+        let query = query(&[("files", files.map(str::to_owned))]);
+        self.call_within(SLOW, "DELETE", &format!("/api/v1/worktrees/{}{query}", part(id)), NOTHING)
     }
 
     /// Changes what non-owners may do.
@@ -117,8 +133,34 @@ impl Client {
         self.call("DELETE", &format!("/api/v1/worktrees/{}/owners/{}", part(id), part(user)), NOTHING)
     }
 
-    /// Archives a worktree.
+    /// Archives a worktree; its files stay.
     pub fn archive_worktree(&self, id: &str) -> Called<Worktree> {
-        self.call("POST", &format!("/api/v1/worktrees/{}/archive", part(id)), NOTHING)
+        self.archive_worktree_and(id, None)
+    }
+
+    /// Archives a worktree; its files are `kept`, `cleaned` or `removed`.
+    pub fn archive_worktree_and(&self, id: &str, files: Option<&str>) -> Called<Worktree> {
+        let query = query(&[("files", files.map(str::to_owned))]);
+        self.call_within(SLOW, "POST", &format!("/api/v1/worktrees/{}/archive{query}", part(id)), NOTHING)
+    }
+
+    /// Brings an archived worktree back.
+    pub fn restore_worktree(&self, id: &str) -> Called<Worktree> {
+        self.call_within(SLOW, "POST", &format!("/api/v1/worktrees/{}/restore", part(id)), NOTHING)
+    }
+
+    /// Joins what was committed in a worktree into a branch.
+    pub fn merge_worktree(&self, id: &str, body: &MergeRequest) -> Called<WorktreeMerge> {
+        let path = format!("/api/v1/worktrees/{}/merge", part(id));
+        let mut answer = self.checked(Some(SLOW), "POST", &path, Some(body))?;
+        let odd = |error: String| ClientError::Unexpected(error);
+        let text = answer.body_mut().with_config().limit(MOST_MERGED).read_to_vec();
+        serde_json::from_slice(&text.map_err(|error| odd(error.to_string()))?)
+            .map_err(|error| odd(error.to_string()))
+    }
+
+    /// Pushes what was committed in a worktree to where its repository comes from; waits as long as that takes.
+    pub fn push_worktree(&self, id: &str, body: &PushRequest) -> Called<WorktreePush> {
+        self.call_within(FETCH, "POST", &format!("/api/v1/worktrees/{}/push", part(id)), Some(body))
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 pub(crate) mod acp;
 mod backup;
+mod bring;
 mod budget;
 mod catalog;
 mod changes;

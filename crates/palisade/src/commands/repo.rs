@@ -19,8 +19,8 @@ pub(super) fn run(session: &Session, command: cli::Repo) -> Result<Shown, Failur
                 .collect();
             Ok(Shown::new(&all, table(&["ID", "NAME", "ORIGIN"], &rows)))
         }
-        cli::Repo::Add { name, origin, no_fetch } => {
-            let made = client.create_repo(&CreateRepoRequest { name, origin })?;
+        cli::Repo::Add { name, origin, secret, login, no_fetch } => {
+            let made = client.create_repo(&CreateRepoRequest { name, origin, asks_for: secret, login })?;
             if no_fetch {
                 return Ok(show(&made));
             }
@@ -63,6 +63,9 @@ fn show(repo: &api::Repo) -> Shown {
     }
     if let Some(branch) = &repo.default_branch {
         text.push_str(&format!("branch   {branch}\n"));
+    }
+    if let Some(secret) = &repo.asks_for {
+        text.push_str(&format!("asks for {secret}\n"));
     }
     Shown::new(repo, text)
 }

@@ -323,11 +323,18 @@ fn show(one: &api::Session, tasks: &[api::Task]) -> Shown {
         let row = |task: &api::Task| {
             let first = task.prompt.lines().next().unwrap_or_default();
             let prompt: String = first.chars().take(60).collect();
-            vec![task.id.clone(), task.state.clone(), task.why.clone(), prompt]
+            let place = |tree: &Option<api::TreeState>| {
+                let Some(tree) = tree else { return "-".to_owned() };
+                let commit = tree.commit.as_deref().and_then(|id| id.get(..10)).unwrap_or("?");
+                // As in many prompts: a star is for what is in no commit.
+                format!("{commit}{}", if tree.dirty == Some(true) { "*" } else { "" })
+            };
+            let tree = format!("{} {}", place(&task.tree_before), place(&task.tree_after));
+            vec![task.id.clone(), task.state.clone(), tree, task.why.clone(), prompt]
         };
         let rows: Vec<_> = tasks.iter().map(row).collect();
         text.push('\n');
-        text.push_str(&table(&["TASK", "STATE", "WHY", "ASKED"], &rows));
+        text.push_str(&table(&["TASK", "STATE", "TREE", "WHY", "ASKED"], &rows));
     }
     let result = if tasks.is_empty() { json!(one) } else { json!({ "session": one, "tasks": tasks }) };
     Shown::new(&result, text)

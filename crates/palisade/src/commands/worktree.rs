@@ -1,7 +1,10 @@
 //! Worktrees.
 
-use api::{Client, CreateWorktreeRequest, WorktreeFilter};
+use std::path::Path;
 
+use api::{Client, CreateWorktreeRequest, MergeRequest, PushRequest, UpdateWorktreeRequest, WorktreeFilter};
+
+use super::bring::bring;
 use super::resolve;
 use crate::cli::{self, word};
 use crate::failure::Failure;
@@ -68,12 +71,69 @@ pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Fa
         cli::Worktree::RemoveOwner { worktree, user } => {
             Ok(show(&client.remove_owner(&find(&worktree)?, &resolve::user(&client, &user)?)?))
         }
-        cli::Worktree::Archive { worktree } => Ok(show(&client.archive_worktree(&find(&worktree)?)?)),
-        cli::Worktree::Delete { worktree } => {
-            client.delete_worktree(&find(&worktree)?)?;
-            Ok(Shown::done(format!("{worktree} is deleted")))
+        cli::Worktree::Link { worktree, issue, pull_request } => {
+            let body = UpdateWorktreeRequest { about: None, issue, pull_request };
+            Ok(show(&client.change_worktree(&find(&worktree)?, &body)?))
+        }
+        cli::Worktree::Merge { worktree, into, here } => merge(&client, &find(&worktree)?, into, here),
+        cli::Worktree::Push { worktree, to } => {
+            let id = find(&worktree)?;
+            output::tell(&format!("pushing {worktree}"));
+            let done = client.push_worktree(&id, &PushRequest { to })?;
+            Ok(Shown::new(&done, format!("{} at the origin is {}\n", done.to, done.commit)))
+        }
+        cli::Worktree::Archive { worktree, files } => {
+            Ok(show(&client.archive_worktree_and(&find(&worktree)?, Some(&word(files)))?))
+        }
+        cli::Worktree::Restore { worktree } => Ok(show(&client.restore_worktree(&find(&worktree)?)?)),
+        cli::Worktree::Delete { worktree, files } => {
+            let id = find(&worktree)?;
+            client.delete_worktree_and(&id, Some(&word(files)))?;
+            let rest = match files {
+                cli::TreeFiles::Removed => String::new(),
+                cli::TreeFiles::Kept | cli::TreeFiles::Cleaned => {
+                    format!("; its files stay in `worktrees/{id}` of the daemon's data directory")
+                }
+            };
+            Ok(Shown::done(format!("{worktree} is deleted{rest}")))
         }
     }
+}
+
+/// Joins, and brings the result to where the repository comes from if that is a directory here.
+fn merge(client: &Client, id: &str, into: Option<String>, here: bool) -> Result<Shown, Failure> {
+    let repo = client.repo(&client.worktree(id)?.repo)?;
+    let directory = Path::new(&repo.origin);
+    let brings = !here && directory.is_absolute() && directory.is_dir();
+    if brings {
+        // What the person committed meanwhile is what it is joined with.
+        client.fetch_repo(&repo.id)?;
+    }
+    let merged = client.merge_worktree(id, &MergeRequest { into, bundle: brings })?;
+    let short = merged.commit.get(..10).unwrap_or(&merged.commit);
+    let mut text = match merged.how.as_str() {
+        "nothing" => format!("{} has everything already ({short})\n", merged.into),
+        "forwards" => format!("{} went forwards to {short}\n", merged.into),
+        _ => format!("{} is {short}, which joins both\n", merged.into),
+    };
+    let mut result = serde_json::json!(api::WorktreeMerge { bundle: None, ..merged.clone() });
+    if brings {
+        let brought = bring(directory, &merged)?;
+        let place = directory.display();
+        text.push_str(&match (brought.state, &brought.left) {
+            ("there", _) => format!("{place} has it already\n"),
+            ("moved", _) => format!("{} in {place} is there too\n", merged.into),
+            ("checked-out", _) => format!("{} in {place} is there too, and so are its files\n", merged.into),
+            (_, Some((reference, why))) => {
+                format!("{place} stays as it is: {why}\nthe commits are there; `git merge {reference}` joins them\n")
+            }
+            (_, None) => String::new(),
+        });
+        if let Some(object) = result.as_object_mut() {
+            object.insert("brought".into(), serde_json::json!(brought));
+        }
+    }
+    Ok(Shown::new(&result, text))
 }
 
 fn list(client: &Client, filter: &WorktreeFilter) -> Result<Shown, Failure> {
@@ -105,8 +165,14 @@ fn show(one: &api::Worktree) -> Shown {
     if let Some(branch) = &one.branch {
         text.push_str(&format!("branch   {branch}\n"));
     }
+    for (name, link) in [("issue    ", &one.issue), ("pull     ", &one.pull_request)] {
+        if let Some(link) = link {
+            text.push_str(&format!("{name}{link}\n"));
+        }
+    }
     if let Some(at) = one.archived_at {
-        text.push_str(&format!("archived {}\n", moment(at)));
+        let (by, files) = (one.archived_by.as_deref().unwrap_or("?"), one.files.as_deref().unwrap_or("kept"));
+        text.push_str(&format!("archived {} by {by}, files {files}\n", moment(at)));
     }
     if !one.about.is_empty() {
         text.push_str(&format!("\n{}\n", one.about.escape_debug()));

@@ -14,7 +14,7 @@ use acp::{Stopped, Update};
 use ledger::{Decision, Draft};
 use model::{Allowance, BudgetScope, Millis, SessionId, Spending, StepKind};
 use serde_json::{Value, json};
-use store::{Spender, Standing, StoreError, Usage};
+use store::{BudgetStanding, Spender, StoreError, Usage};
 
 use super::turn::Turn;
 use crate::{ActError, Runtime};
@@ -140,7 +140,7 @@ impl Purse {
         }
     }
 
-    fn is_over(&self, standing: &Standing) -> bool {
+    fn is_over(&self, standing: &BudgetStanding) -> bool {
         let more = self.extended.iter().find(|(of, _)| *of == standing.budget).map_or(0, |(_, more)| *more);
         standing.spent > standing.budget.most.saturating_add(more)
     }
@@ -163,7 +163,7 @@ impl Turn<'_> {
     }
 
     /// Keeps what was spent, and tells a budget that is spent by it.
-    pub(super) async fn over(&mut self) -> Option<Standing> {
+    pub(super) async fn over(&mut self) -> Option<BudgetStanding> {
         let more = self.purse.due(false)?;
         self.keep(more).await;
         let standings =
@@ -199,7 +199,7 @@ impl Runtime {
         &self,
         session: SessionId,
         who: &Principal,
-    ) -> Result<Option<Standing>, StoreError> {
+    ) -> Result<Option<BudgetStanding>, StoreError> {
         let facts = self.gate.session(session).await.ok().flatten().ok_or(StoreError::Missing("session"))?;
         let spender = Spender { session, worktree: facts.worktree.id, user: who.user() };
         let standings = self.store.standings(spender, &self.bounds.usual.budgets).await?;
@@ -207,7 +207,7 @@ impl Runtime {
     }
 
     /// Puts on the record that a budget is spent.
-    pub(super) async fn note_spent(&self, session: SessionId, standing: &Standing) {
+    pub(super) async fn note_spent(&self, session: SessionId, standing: &BudgetStanding) {
         let budget = &standing.budget;
         let note = Draft::new("budget", "budget.reached", Decision::Noted)
             .because(budget.to_string())
@@ -228,14 +228,15 @@ impl Runtime {
         &self,
         who: &Principal,
         session: SessionId,
-    ) -> Result<(Spending, Vec<Standing>), ActError> {
+    ) -> Result<(Spending, Vec<BudgetStanding>), ActError> {
         let permit = self.look(who, ReadSession { session }).await?;
         let spent = self.store.usage_of(permit).await?;
         let facts = self.gate.session(session).await.ok().flatten().ok_or(StoreError::Missing("session"))?;
         let spender = Spender { session, worktree: facts.worktree.id, user: facts.creator };
         let standings = self.store.standings(spender, &self.bounds.usual.budgets).await?;
         // How much a person spends elsewhere is theirs to know.
-        let theirs = |one: &Standing| one.budget.scope != BudgetScope::User || who.user() == facts.creator;
+        let theirs =
+            |one: &BudgetStanding| one.budget.scope != BudgetScope::User || who.user() == facts.creator;
         Ok((spent, standings.into_iter().filter(theirs).collect()))
     }
 
@@ -266,7 +267,7 @@ impl Runtime {
 }
 
 /// A budget and what was spent of it, as it is told.
-pub(super) fn told(standing: &Standing) -> Value {
+pub(super) fn told(standing: &BudgetStanding) -> Value {
     let budget = &standing.budget;
     json!({
         "scope": budget.scope, "owner": budget.owner, "kind": budget.kind, "period": budget.period, "most": budget.most,
@@ -314,7 +315,7 @@ mod tests {
             period: 60_000,
             most: 10,
         };
-        let at = |spent| Standing { budget: budget.clone(), spent };
+        let at = |spent| BudgetStanding { budget: budget.clone(), spent };
         let mut purse = Purse::new();
         assert!(!purse.is_over(&at(10)) && purse.is_over(&at(11)));
         purse.extend(&budget);

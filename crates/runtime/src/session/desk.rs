@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use access::{Denied, Permit, Reason, StartTask};
 use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
-use store::{Standing, Store, StoreError, TaskEnd, Waiting};
+use store::{BudgetStanding, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
@@ -90,7 +90,7 @@ impl Desk {
     }
 
     /// Something may wait now.
-    pub(super) fn look(&self) {
+    pub(crate) fn look(&self) {
         self.wake.notify_one();
     }
 
@@ -109,7 +109,7 @@ impl Desk {
         while Instant::now() < until {
             let mut any = false;
             for one in self.working().values().filter(|one| one.worktree == Some(worktree)) {
-                one.wants(Wish::Closed);
+                one.wants(Wish::Ended);
                 any = true;
             }
             if !any {
@@ -281,7 +281,7 @@ impl Runtime {
     }
 
     /// Keeps a task back that would spend what there is no more of: for a while, or until somebody lets it go on.
-    async fn wait_for_budget(&self, session: SessionId, task: TaskId, spent: &Standing) {
+    async fn wait_for_budget(&self, session: SessionId, task: TaskId, spent: &BudgetStanding) {
         if (1..=SHORT).contains(&spent.budget.period) {
             return tokio::time::sleep(EVERY).await;
         }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod converse;
+mod stands;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use ::agents::{Bound, Requests};
 use access::{Act, Principal, Resource, StartTask};
 use model::{HoldCause, StepKind, TaskState};
 use serde_json::{Value, json};
-use store::{AtWork, Session, TaskEnd};
+use store::{AtWork, Moment, Session, TaskEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
@@ -46,6 +47,8 @@ pub(super) enum Wish {
     Person,
     /// The session is closed.
     Closed,
+    /// The worktree is archived or deleted.
+    Ended,
     /// The daemon ends.
     Daemon,
 }
@@ -123,11 +126,13 @@ impl<'a> Turn<'a> {
 
     /// Carries it out.
     pub(super) async fn run(mut self) -> TaskEnd {
+        self.keep_standing(Moment::Began).await;
         let outcome = match self.prepared().await {
             Ok((wanted, how, prompt)) => self.carried_out(&wanted, how, &prompt).await,
             Err(why) => Outcome::Failed(why),
         };
         self.runtime.end_leases_of(&self.consumer());
+        self.keep_standing(Moment::Ended).await;
         let (state, why, holds) = match outcome {
             Outcome::Done(why) => (TaskState::Done, why, None),
             Outcome::Failed(why) => {
@@ -137,6 +142,9 @@ impl<'a> Turn<'a> {
                 (TaskState::Stopped, "somebody stopped it".into(), Some(HoldCause::Stopped))
             }
             Outcome::Stopped(Wish::Closed) => (TaskState::Stopped, "the session was closed".into(), None),
+            Outcome::Stopped(Wish::Ended) => {
+                (TaskState::Stopped, "its worktree was archived or deleted".into(), Some(HoldCause::Stopped))
+            }
             Outcome::Stopped(Wish::Daemon) => (
                 TaskState::Failed,
                 "the daemon ended while it was at work".into(),

@@ -12,9 +12,14 @@ use serde_json::Value;
 use store::StoreError;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
+use zeroize::Zeroizing;
+
+use super::origin::{TOKEN, Way};
 
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_mins(30);
+/// How long looking for changes may take.
+const LOOKING: Duration = Duration::from_secs(20);
 /// How much is kept of what it says.
 const MOST_TOLD: u64 = 4 << 20;
 
@@ -40,40 +45,95 @@ impl Launcher {
     }
 
     /// What an origin has, as git lists it.
-    pub(super) async fn listed(
-        &self,
-        folder: &Path,
-        reach: &[String],
-        address: &str,
-    ) -> Result<String, StoreError> {
-        let command = ["git", "ls-remote", "--symref", "--", address, "HEAD", "refs/heads/*"];
-        let said = self.run(folder, reach, &command).await?;
-        if said.ok { Ok(said.out) } else { Err(refused(&said.err)) }
+    pub(super) async fn listed(&self, folder: &Path, way: &Way) -> Result<String, StoreError> {
+        let rest = ["ls-remote", "--symref", "--", &way.address, "HEAD", "refs/heads/*"];
+        let said = self.git(folder, way, &[], &rest).await?;
+        if said.ok { Ok(said.out) } else { Err(refused(&said.err, "fetched")) }
     }
 
     /// Fetches every branch below `to`; the run in whose place they lie then.
-    pub(super) async fn fetched(
-        &self,
-        folder: &Path,
-        reach: &[String],
-        address: &str,
-        to: &str,
-    ) -> Result<String, StoreError> {
+    pub(super) async fn fetched(&self, folder: &Path, way: &Way, to: &str) -> Result<String, StoreError> {
         let branches = format!("+refs/heads/*:refs/heads/{to}/*");
-        let fetch =
-            ["git", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
-        let command = [&fetch[..], &["--recurse-submodules=no", "--", address, &branches]].concat();
-        let mut options = vec!["--json".to_owned()];
-        options.extend(reach.iter().cloned());
-        let said = self.run(folder, &options, &command).await?;
+        let fetch = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"];
+        let rest = [&fetch[..], &["--recurse-submodules=no", "--", &way.address, &branches]].concat();
+        let said = self.git(folder, way, &["--json"], &rest).await?;
         let told: Value = serde_json::from_str(&said.out).unwrap_or_default();
         let result = told.get("result").unwrap_or(&Value::Null);
-        let why = result.pointer("/commits/refused").and_then(Value::as_str);
+        let why = result.pointer("/commits/refused/why").and_then(Value::as_str);
         match (said.ok, why, result.get("run").and_then(Value::as_str)) {
             (true, None, Some(run)) if is_run(run) => Ok(run.to_owned()),
             (true, Some(why), _) => Err(StoreError::Unusable(format!("what was fetched was refused: {why}"))),
-            _ => Err(refused(&said.err)),
+            _ => Err(refused(&said.err, "fetched")),
         }
+    }
+
+    /// Pushes one commit to one branch there, forwards only.
+    pub(super) async fn pushed(
+        &self,
+        folder: &Path,
+        way: &Way,
+        commit: &str,
+        to: &str,
+    ) -> Result<(), StoreError> {
+        let branch = format!("{commit}:refs/heads/{to}");
+        let push = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed"];
+        let rest = [&push[..], &["--recurse-submodules=no", "--", &way.address, &branch]].concat();
+        let said = self.git(folder, way, &[], &rest).await?;
+        match said.ok {
+            true => Ok(()),
+            false => Err(rejected(&said, to)),
+        }
+    }
+
+    /// What git says of the tree in a folder that an agent had, from inside: whether something is in no commit.
+    pub(super) async fn is_dirty(&self, tree: &Path) -> Option<bool> {
+        let status = ["status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all"];
+        let command = [&["git", "--no-optional-locks", "-c", "core.fsmonitor=false"][..], &status].concat();
+        let options = ["--overlay".to_owned(), "--offline".to_owned()];
+        let said = tokio::time::timeout(LOOKING, self.run(tree, &options, &command, None)).await;
+        match said {
+            Ok(Ok(said)) if said.ok => Some(!said.out.is_empty()),
+            Ok(Ok(said)) => {
+                tracing::warn!(
+                    why = said.err.lines().last().unwrap_or_default(),
+                    "whether a tree has changes cannot be told"
+                );
+                None
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "whether a tree has changes cannot be told");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Runs git on the way to an origin.
+    async fn git(
+        &self,
+        folder: &Path,
+        way: &Way,
+        options: &[&str],
+        rest: &[&str],
+    ) -> Result<Said, StoreError> {
+        let mut all: Vec<String> = options.iter().map(|&one| one.to_owned()).collect();
+        all.extend(way.options.iter().cloned());
+        // The launcher reads rules from a file; it goes with this.
+        let rules = way.rules.as_deref().map(|rules| self.written(rules)).transpose()?;
+        if let Some(rules) = &rules {
+            all.extend(["--rules".to_owned(), rules.path().display().to_string()]);
+        }
+        let settings: Vec<&str> = way.settings.iter().map(String::as_str).collect();
+        let command = [&["git"][..], &settings, rest].concat();
+        self.run(folder, &all, &command, way.token.as_ref()).await
+    }
+
+    fn written(&self, rules: &str) -> Result<Written, StoreError> {
+        super::private(&self.state)?;
+        let file = self.state.join(format!("rules-{}.toml", model::RequestId::random()));
+        std::fs::write(&file, rules)
+            .map_err(|error| StoreError::Unusable(format!("the daemon cannot write its rules: {error}")))?;
+        Ok(Written(file))
     }
 
     /// The launcher, with an environment made for it and its state in a directory of the caller's choice.
@@ -116,8 +176,17 @@ impl Launcher {
         program.is_file().then_some(program)
     }
 
-    async fn run(&self, folder: &Path, options: &[String], command: &[&str]) -> Result<Said, StoreError> {
+    async fn run(
+        &self,
+        folder: &Path,
+        options: &[String],
+        command: &[&str],
+        token: Option<&Zeroizing<String>>,
+    ) -> Result<Said, StoreError> {
         let mut run = self.command(&self.state)?;
+        if let Some(token) = token {
+            run.env(TOKEN, token.as_str());
+        }
         run.arg("run").args(options).arg("--").args(command).current_dir(folder).kill_on_drop(true);
         run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().map_err(|error| {
@@ -142,11 +211,54 @@ async fn bounded(from: Option<impl AsyncRead + Unpin>) -> String {
     String::from_utf8_lossy(&kept).into_owned()
 }
 
+/// A file that goes when nobody needs it any more.
+struct Written(PathBuf);
+
+impl Written {
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            tracing::warn!(%error, "the rules of a run that is over are still there");
+        }
+    }
+}
+
 /// The last thing that was said, as it can be shown.
-fn refused(err: &str) -> StoreError {
+fn refused(err: &str, done: &str) -> StoreError {
+    let asks = ["could not read Username", "Authentication failed", "terminal prompts disabled"];
+    if asks.iter().any(|text| err.contains(text)) {
+        return StoreError::Unusable(format!(
+            "it could not be {done}: the origin asks for a credential, or does not take the one that it got; keep one with \
+             `palisade secret add NAME --host HOST`, and register the repository with `--secret NAME`"
+        ));
+    }
     let line = err.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing was said");
-    let shown: String = line.chars().take(300).map(|c| if c.is_control() { '·' } else { c }).collect();
-    StoreError::Unusable(format!("it could not be fetched: {shown}"))
+    StoreError::Unusable(format!("it could not be {done}: {}", shown(line)))
+}
+
+fn shown(line: &str) -> String {
+    line.chars().take(300).map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+/// Why a push was not taken, by the line that git has for the one branch.
+fn rejected(said: &Said, to: &str) -> StoreError {
+    let line = said.out.lines().find_map(|line| line.strip_prefix("!\t")).unwrap_or_default();
+    let why = line.rsplit('\t').next().unwrap_or_default();
+    if ["(fetch first)", "(non-fast-forward)", "(stale info)"].iter().any(|end| why.contains(end)) {
+        return StoreError::Unusable(format!(
+            "`{to}` at the origin has commits that this branch does not have, and nothing there is overwritten; fetch the \
+             repository and join them in the worktree, or push to another branch with `--to`"
+        ));
+    }
+    match why.is_empty() {
+        true => refused(&said.err, "pushed"),
+        false => StoreError::Unusable(format!("the origin did not take `{to}`: {}", shown(why))),
+    }
 }
 
 fn is_run(text: &str) -> bool {

@@ -3,8 +3,55 @@
 use std::path::{Path, PathBuf};
 
 use store::StoreError;
+use zeroize::Zeroizing;
 
 use crate::Mode;
+
+/// The variable that holds the word for a credential, inside.
+pub(super) const TOKEN: &str = "ORIGIN_TOKEN";
+/// Who a credential is for unless somebody said so; forges that take tokens do not look.
+const LOGIN: &str = "x-access-token";
+
+/// What an origin asks for. Its value goes to the launcher, and as a word into the sandbox.
+#[derive(Debug)]
+pub(crate) struct Credential {
+    login: String,
+    value: Zeroizing<String>,
+}
+
+impl Credential {
+    /// For this login, or the usual one.
+    pub(crate) fn new(login: Option<&str>, value: Zeroizing<String>) -> Self {
+        Self { login: login.filter(|login| is_login(login)).unwrap_or(LOGIN).to_owned(), value }
+    }
+}
+
+/// Whether this can be a login: what means nothing to a shell.
+#[must_use]
+pub fn is_login(text: &str) -> bool {
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    first && text.len() <= 100 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._@+-".contains(&b))
+}
+
+/// How a sandbox gets to an origin.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// What git is told.
+    pub(super) address: String,
+    /// Options of the launcher.
+    pub(super) options: Vec<String>,
+    /// Rules of the network, where the options are not enough.
+    pub(super) rules: Option<String>,
+    /// Settings of git.
+    pub(super) settings: Vec<String>,
+    /// What the origin asks for.
+    pub(super) token: Option<Zeroizing<String>>,
+}
+
+/// As TOML writes text; none of what comes here holds a quote, a backslash or a control character.
+fn quoted(text: &str) -> String {
+    format!("'{text}'")
+}
 
 /// The longest origin.
 const MOST: usize = 1_000;
@@ -85,23 +132,84 @@ impl Origin {
         }
     }
 
-    /// What git is told.
-    pub(super) fn address(&self) -> String {
+    /// The host and port that a credential for it may go to.
+    pub(crate) fn host(&self) -> Option<&str> {
         match self {
-            Self::Https { address, .. } | Self::Ssh(address) => address.clone(),
-            Self::Local(path) => path.display().to_string(),
+            Self::Https { host, .. } => Some(host),
+            Self::Ssh(_) | Self::Local(_) => None,
         }
     }
 
-    /// What the sandbox that fetches is given for it.
-    pub(super) fn reach(&self) -> Result<[String; 2], StoreError> {
-        match self {
-            Self::Https { host, .. } => Ok(["--allow".into(), host.clone()]),
-            Self::Local(path) => Ok(["--ro".into(), path.display().to_string()]),
-            Self::Ssh(_) => Err(StoreError::Unusable(
-                "fetching over ssh is not possible yet; register the `https://` address".into(),
+    /// The way there, for a sandbox that reads from it.
+    pub(super) fn reading(&self, credential: Option<Credential>) -> Result<Way, StoreError> {
+        match (self, credential) {
+            (Self::Https { address, host }, None) => Ok(Way {
+                address: address.clone(),
+                options: vec!["--allow".into(), host.clone()],
+                ..Way::default()
+            }),
+            (Self::Https { .. }, Some(credential)) => self.opened("git = { read = true }", Some(credential)),
+            (Self::Local(path), _) => {
+                let address = path.display().to_string();
+                Ok(Way { options: vec!["--ro".into(), address.clone()], address, ..Way::default() })
+            }
+            (Self::Ssh(_), _) => Err(StoreError::Unusable(
+                "reaching an origin over ssh is not possible yet; register its `https://` address".into(),
             )),
         }
+    }
+
+    /// The way there, for a sandbox that pushes one branch and nothing else.
+    pub(super) fn pushing(&self, credential: Option<Credential>, to: &str) -> Result<Way, StoreError> {
+        match self {
+            Self::Https { address, host } => {
+                let path = address.strip_prefix("https://").and_then(|rest| rest.strip_prefix(host.as_str()));
+                let path = path.unwrap_or_default().trim_matches('/');
+                let repo = path.strip_suffix(".git").unwrap_or(path);
+                let git = format!(
+                    "git = {{ read = true, push = [{{ repo = {}, refs = [{}] }}] }}",
+                    quoted(repo),
+                    quoted(&format!("refs/heads/{to}"))
+                );
+                self.opened(&git, credential)
+            }
+            Self::Local(_) => Err(StoreError::Unusable(
+                "the origin is a directory of this machine, and nobody pushes there; `palisade worktree merge` brings the \
+                 result into it"
+                    .into(),
+            )),
+            Self::Ssh(_) => Err(StoreError::Unusable(
+                "reaching an origin over ssh is not possible yet; register its `https://` address".into(),
+            )),
+        }
+    }
+
+    /// A way that is looked into, for these requests of git's only; the credential goes to this repository only.
+    fn opened(&self, git: &str, credential: Option<Credential>) -> Result<Way, StoreError> {
+        let Self::Https { address, host } = self else { return Ok(Way::default()) };
+        let (name, port) = host.split_once(':').unwrap_or((host, "443"));
+        if port.parse::<u16>().is_err() {
+            return Err(StoreError::Unusable("the port of the origin is no number".into()));
+        }
+        let rules = format!("[[rule]]\nhost = {}\nports = [{port}]\n{git}\n", quoted(name));
+        let mut way = Way { address: address.clone(), rules: Some(rules), ..Way::default() };
+        if let Some(Credential { login, value }) = credential {
+            let path = address.strip_prefix("https://").and_then(|rest| rest.strip_prefix(host.as_str()));
+            // What could mean something in a pattern binds to the host alone.
+            let plain =
+                |path: &&str| path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._~-".contains(&b));
+            let bound = path
+                .filter(plain)
+                .map(|path| format!("{}/**", path.trim_end_matches('/')))
+                .unwrap_or_default();
+            way.options = vec!["--secret".into(), format!("env:{TOKEN}={host}{bound}")];
+            let helper = format!(
+                "credential.helper=!f() {{ test \"$1\" = get && printf 'username=%s\\npassword=%s\\n' {login} \"${TOKEN}\"; }}; f"
+            );
+            way.settings = vec!["-c".into(), "credential.helper=".into(), "-c".into(), helper];
+            way.token = Some(value);
+        }
+        Ok(way)
     }
 }
 

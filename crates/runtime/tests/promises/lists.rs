@@ -13,7 +13,12 @@ use crate::house::{Dice, House, Someone, scale};
 
 async fn repo(house: &House, owner: &Someone) -> RepoId {
     let origin = "https://forge.example/a/b".to_owned();
-    house.runtime.create_repo(&owner.who, "demo".parse().unwrap(), origin).await.unwrap().id
+    house
+        .runtime
+        .create_repo(&owner.who, runtime::NewRepo::new("demo".parse().unwrap(), origin))
+        .await
+        .unwrap()
+        .id
 }
 
 /// What everyone may do, thrown by dice.

@@ -8,7 +8,12 @@ use crate::house::{DAY, House, Kept, Someone, on_both_engines};
 
 async fn worktree(house: &House, owner: &Someone, tier: Tier) -> WorktreeId {
     let origin = "https://forge.example/a/b".to_owned();
-    let repo = house.runtime.create_repo(&owner.who, "demo".parse().unwrap(), origin).await.unwrap().id;
+    let repo = house
+        .runtime
+        .create_repo(&owner.who, runtime::NewRepo::new("demo".parse().unwrap(), origin))
+        .await
+        .unwrap()
+        .id;
     let name = "one".parse().unwrap();
     let act = CreateWorktree {
         worktree: WorktreeId::random(),

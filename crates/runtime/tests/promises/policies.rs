@@ -15,8 +15,12 @@ async fn acc_02_a_policy_that_cannot_be_read_refuses_everything_and_says_so() {
     let house = House::new().await;
     let owner = house.owner().await;
     let origin = "https://forge.example/a/b".to_owned();
-    let repo =
-        house.runtime.create_repo(&owner.who, "demo".parse().unwrap(), origin.clone()).await.unwrap().id;
+    let repo = house
+        .runtime
+        .create_repo(&owner.who, runtime::NewRepo::new("demo".parse().unwrap(), origin.clone()))
+        .await
+        .unwrap()
+        .id;
     for (n, text) in [
         "this is not Cedar",
         "permit (principal, action, resource);",

@@ -54,7 +54,12 @@ pub(crate) async fn given(house: &House, who: &Someone, text: &str) -> Result<Ve
 
 async fn worktree(house: &House, owner: &Someone, label: &str) -> WorktreeId {
     let origin = "https://forge.example/a/b".to_owned();
-    let repo = house.runtime.create_repo(&owner.who, label.parse().unwrap(), origin).await.unwrap().id;
+    let repo = house
+        .runtime
+        .create_repo(&owner.who, runtime::NewRepo::new(label.parse().unwrap(), origin))
+        .await
+        .unwrap()
+        .id;
     let act = access::CreateWorktree {
         worktree: WorktreeId::random(),
         repo,
@@ -211,7 +216,7 @@ async fn sec_05_the_users_own_counts_before_the_worktrees_before_the_daemons(kep
     // Who goes leaves none behind.
     house.runtime.delete_user(&owner.who, ana.id).await.unwrap();
     assert_eq!(house.count("SELECT COUNT(*) FROM secrets").await, 2);
-    house.runtime.delete_worktree(&owner.who, tree).await.unwrap();
+    house.runtime.delete_worktree(&owner.who, tree, model::TreeFiles::Removed).await.unwrap();
     assert_eq!(house.count("SELECT COUNT(*) FROM secrets").await, 1);
 }
 
@@ -461,7 +466,7 @@ async fn sec_06_a_lease_ends_with_the_right_to_it(kept: Kept) {
     assert!(!live(&lent, "bo"), "the user");
 
     assert!(live(&own, "own"));
-    house.runtime.delete_worktree(&owner.who, tree).await.unwrap();
+    house.runtime.delete_worktree(&owner.who, tree, model::TreeFiles::Removed).await.unwrap();
     assert!(!live(&own, "own"), "the worktree");
 }
 

@@ -140,6 +140,8 @@ impl Repository {
             command.push("--not".into());
             command.extend(known.iter().map(|id| OsString::from(id.as_str())));
         }
+        // A file may be called `HEAD`, or like a branch.
+        command.push("--".into());
         Ok(command)
     }
 }

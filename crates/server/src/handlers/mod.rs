@@ -8,6 +8,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod imports;
 pub(crate) mod keys;
+pub(crate) mod leaving;
 pub(crate) mod ledger;
 pub(crate) mod lending;
 pub(crate) mod lineage;

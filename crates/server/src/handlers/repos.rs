@@ -3,11 +3,12 @@
 use api::{CreateRepoRequest, Repo, RepoPage};
 use axum::extract::State;
 use axum::http::StatusCode;
-use model::{RepoId, RepoName};
+use model::{RepoId, RepoName, SecretName};
+use runtime::NewRepo;
 
 use super::{Answer, Made, RepoPaging, cursor, limit};
 use crate::app::App;
-use crate::extract::{Caller, Id, Json, Query, kept, refused};
+use crate::extract::{Caller, Id, Json, Query, field, kept, refused};
 use crate::problem::Problem;
 
 fn repo(row: runtime::Repo) -> Repo {
@@ -19,6 +20,8 @@ fn repo(row: runtime::Repo) -> Repo {
         created_at: row.created_at,
         default_branch: row.default_branch,
         fetched_at: row.fetched_at,
+        asks_for: row.secret.map(|name| name.to_string()),
+        login: row.login,
     }
 }
 
@@ -57,7 +60,17 @@ pub(crate) async fn create(
     if let Err(text) = fits {
         return Err(refused(&app, &who, ACTION, text).await);
     }
-    Ok((StatusCode::CREATED, axum::Json(repo(app.runtime.create_repo(&who, name, body.origin).await?))))
+    let secret: Option<SecretName> = match &body.asks_for {
+        Some(text) => Some(field(&app, &who, ACTION, "asks_for", text).await?),
+        None => None,
+    };
+    let is_odd = |login: &String| !runtime::is_login(login) || crate::logs::holds_secret(login);
+    if body.login.as_ref().is_some_and(is_odd) || (body.login.is_some() && secret.is_none()) {
+        let why = "`login`: letters, digits and `._@+-`, for what `asks_for` names".to_owned();
+        return Err(refused(&app, &who, ACTION, why).await);
+    }
+    let new = NewRepo { name, origin: body.origin, secret, login: body.login };
+    Ok((StatusCode::CREATED, axum::Json(repo(app.runtime.create_repo(&who, new).await?))))
 }
 
 /// One repository.

@@ -61,7 +61,14 @@ pub(super) fn task(row: runtime::Task) -> Task {
         stopping_at: row.stopping_at,
         ended_at: row.ended_at,
         undone_at: row.undone_at,
+        tree_before: None,
+        tree_after: None,
     }
+}
+
+fn stood(tree: runtime::Standing) -> api::TreeState {
+    let runtime::Standing { branch, commit, dirty, at } = tree;
+    api::TreeState { branch, commit, dirty, at }
 }
 
 fn stopping(what: &runtime::Stopping) -> Stopping {
@@ -241,7 +248,13 @@ pub(crate) async fn tasks(
 ) -> Answer<TaskPage> {
     let (after, most) = paging.read()?;
     let page = app.runtime.tasks(&who, id, after, most).await?;
-    Ok(axum::Json(TaskPage { items: page.items.into_iter().map(task).collect(), next: page.next }))
+    let mut items: Vec<Task> = page.items.into_iter().map(task).collect();
+    for tree in app.runtime.task_trees(&who, id, after, most).await? {
+        if let Some(one) = items.iter_mut().find(|one| one.id == tree.task.to_string()) {
+            (one.tree_before, one.tree_after) = (tree.began.map(stood), tree.ended.map(stood));
+        }
+    }
+    Ok(axum::Json(TaskPage { items, next: page.next }))
 }
 
 /// Ends one task: takes it from the queue, or ends it where it is at work.

@@ -10,7 +10,7 @@ use api::{
 use axum::extract::State;
 use axum::http::StatusCode;
 use files::{FileError, Kind};
-use model::{RepoId, Tier, UserId, WorktreeId, WorktreeName};
+use model::{Link, Links, RepoId, Tier, TreeFiles, UserId, WorktreeId, WorktreeName};
 use runtime::WorktreeFilter;
 use utoipa::IntoParams;
 
@@ -25,7 +25,7 @@ const MOST_PATCH: usize = 4 << 20;
 /// The longest file that is shown.
 const MOST_FILE: u64 = 1 << 20;
 
-fn worktree(row: runtime::Worktree) -> Worktree {
+pub(super) fn worktree(row: runtime::Worktree) -> Worktree {
     Worktree {
         id: row.id.to_string(),
         repo: row.repo.to_string(),
@@ -36,6 +36,10 @@ fn worktree(row: runtime::Worktree) -> Worktree {
         created_by: row.created_by.to_string(),
         created_at: row.created_at,
         archived_at: row.archived_at,
+        issue: row.issue,
+        pull_request: row.pull_request,
+        archived_by: row.archived_by.map(|id| id.to_string()),
+        files: row.files.map(|files| files.to_string()),
         base: row.tree.as_ref().map(|tree| tree.base.clone()),
         branch: row.tree.map(|tree| tree.branch),
     }
@@ -99,25 +103,26 @@ pub(crate) async fn create(
         None => Tier::Session,
     };
     let about = about(&app, &who, ACTION, body.about).await?;
-    let branch = branch(&app, &who, "branch", body.branch).await?;
-    let base = self::branch(&app, &who, "base", body.base).await?;
+    let branch = branch(&app, &who, ACTION, "branch", body.branch).await?;
+    let base = self::branch(&app, &who, ACTION, "base", body.base).await?;
     let act = CreateWorktree { worktree: WorktreeId::random(), repo, name, about, tier, branch, base };
     Ok((StatusCode::CREATED, axum::Json(worktree(app.runtime.create_worktree(&who, act).await?))))
 }
 
 /// The name of a branch, as it was asked for.
-async fn branch(
+pub(super) async fn branch(
     app: &App,
     who: &access::Principal,
+    action: &'static str,
     field: &str,
     name: Option<String>,
 ) -> Result<Option<String>, Problem> {
     // A branch of an origin may be called as it likes.
-    let fits = if field == "base" { runtime::is_branch } else { runtime::may_be_named };
+    let fits = if ["base", "to"].contains(&field) { runtime::is_branch } else { runtime::may_be_named };
     match name {
         Some(name) if !fits(&name) || crate::logs::holds_secret(&name) => {
             let why = format!("`{field}`: that cannot be the name of a branch here");
-            Err(refused(app, who, "worktree.create", why).await)
+            Err(refused(app, who, action, why).await)
         }
         other => Ok(other),
     }
@@ -163,18 +168,64 @@ pub(crate) async fn update(
     Id(id): Id<WorktreeId>,
     Json(body): Json<UpdateWorktreeRequest>,
 ) -> Answer<Worktree> {
-    let about = about(&app, &who, "worktree.update", body.about).await?;
-    Ok(axum::Json(worktree(app.runtime.update_worktree(&who, id, about).await?)))
+    const ACTION: &str = "worktree.update";
+    let about = match body.about {
+        Some(text) => Some(about(&app, &who, ACTION, text).await?),
+        None => None,
+    };
+    let issue = link(&app, &who, "issue", body.issue).await?;
+    let links = Links { issue, pull_request: link(&app, &who, "pull_request", body.pull_request).await? };
+    Ok(axum::Json(worktree(app.runtime.update_worktree(&who, id, about, links).await?)))
+}
+
+/// A link that was given; an empty one goes.
+async fn link(
+    app: &App,
+    who: &access::Principal,
+    name: &str,
+    text: Option<String>,
+) -> Result<Option<Option<Link>>, Problem> {
+    match text {
+        None => Ok(None),
+        Some(text) if text.is_empty() => Ok(Some(None)),
+        Some(text) => Ok(Some(Some(kept(app, who, "worktree.update", name, &text).await?))),
+    }
+}
+
+/// What becomes of the files.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FilesKept {
+    /// kept, cleaned (what is in no commit goes) or removed. An archived worktree keeps them unless told, one that is deleted does not.
+    #[param(pattern = "^(?:kept|cleaned|removed)$")]
+    files: Option<String>,
+}
+
+impl FilesKept {
+    async fn read(
+        self,
+        app: &App,
+        who: &access::Principal,
+        action: &'static str,
+        usual: TreeFiles,
+    ) -> Result<TreeFiles, Problem> {
+        match self.files {
+            Some(text) => field(app, who, action, "files", &text).await,
+            None => Ok(usual),
+        }
+    }
 }
 
 /// Deletes a worktree.
-#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")), responses((status = 204)))]
+#[utoipa::path(delete, path = "/api/v1/worktrees/{worktree}", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), FilesKept), responses((status = 204)))]
 pub(crate) async fn delete(
     State(app): State<App>,
     Caller(who): Caller,
     Id(id): Id<WorktreeId>,
+    Query(query): Query<FilesKept>,
 ) -> Result<StatusCode, Problem> {
-    app.runtime.delete_worktree(&who, id).await?;
+    let files = query.read(&app, &who, "worktree.delete", TreeFiles::Removed).await?;
+    app.runtime.delete_worktree(&who, id, files).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -214,14 +265,16 @@ pub(crate) async fn remove_owner(
 }
 
 /// Archives a worktree; it stays readable.
-#[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
+#[utoipa::path(post, path = "/api/v1/worktrees/{worktree}/archive", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$"), FilesKept),
     responses((status = 200, body = Worktree)))]
 pub(crate) async fn archive(
     State(app): State<App>,
     Caller(who): Caller,
     Id(id): Id<WorktreeId>,
+    Query(query): Query<FilesKept>,
 ) -> Answer<Worktree> {
-    Ok(axum::Json(worktree(app.runtime.archive_worktree(&who, id).await?)))
+    let files = query.read(&app, &who, "worktree.archive", TreeFiles::Kept).await?;
+    Ok(axum::Json(worktree(app.runtime.archive_worktree(&who, id, files).await?)))
 }
 
 /// How many commits.

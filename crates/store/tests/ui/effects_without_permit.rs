@@ -10,6 +10,8 @@ async fn all(
     child: store::Child,
     wanted: &store::LedgerFilter,
     seal: &dyn store::Reseal,
+    archived: store::Ending,
+    deleted: store::Ending,
 ) {
     drop(store.read_user(()).await);
     drop(store.list_users((), None, "", 1).await);
@@ -43,9 +45,17 @@ async fn all(
     drop(store.set_tier(()).await);
     drop(store.add_owner(()).await);
     drop(store.remove_owner(()).await);
-    drop(store.archive_worktree(()).await);
-    drop(store.worktree_to_delete(()).await);
-    drop(store.delete_worktree(()).await);
+    drop(store.begin_archive(()).await);
+    drop(store.archive_worktree((), archived).await);
+    drop(store.begin_delete(()).await);
+    drop(store.delete_worktree((), deleted).await);
+    drop(store.worktree_to_restore(()).await);
+    drop(store.restore_worktree(()).await);
+    drop(store.worktree_to_merge(()).await);
+    drop(store.merged_worktree(()).await);
+    drop(store.worktree_to_push(()).await);
+    drop(store.pushed_worktree(()).await);
+    drop(store.task_trees((), 0, 1).await);
     drop(store.read_session(()).await);
     drop(store.list_sessions((), true, sessions, None, 1).await);
     drop(store.create_session(()).await);

@@ -1,9 +1,9 @@
-use access::{DeleteWorktree, Permit};
+use access::{RestoreWorktree, Permit};
 use store::Store;
 
-async fn twice(store: &Store, permit: Permit<DeleteWorktree>) {
-    drop(store.delete_worktree(permit).await);
-    drop(store.delete_worktree(permit).await);
+async fn twice(store: &Store, permit: Permit<RestoreWorktree>) {
+    drop(store.restore_worktree(permit).await);
+    drop(store.restore_worktree(permit).await);
 }
 
 fn main() {}

@@ -10,7 +10,7 @@ use ::agents::Requests;
 use acp::{ChoiceKind, Question};
 use model::{ApprovalId, StepKind};
 use serde_json::json;
-use store::{NewApproval, Standing};
+use store::{BudgetStanding, NewApproval};
 use tokio::task::JoinSet;
 
 use super::{Outcome, Turn};
@@ -35,7 +35,7 @@ enum Asks {
     /// The agent.
     Agent(Question),
     /// We do, because this is spent.
-    Budget(Standing),
+    Budget(BudgetStanding),
 }
 
 impl Open {
@@ -96,7 +96,7 @@ impl Questions {
     }
 
     /// Asks whether more may be spent; the agent stands still until somebody says so.
-    async fn open_budget(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent, spent: Standing) {
+    async fn open_budget(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent, spent: BudgetStanding) {
         self.freeze(turn, wanted, agent, "a budget is spent: the agent stands still until somebody decides")
             .await;
         turn.runtime.note_spent(turn.work.session(), &spent).await;

@@ -1,0 +1,189 @@
+//! How work leaves a worktree, and how a worktree ends: joined, pushed, archived, deleted, brought back.
+
+use std::sync::Arc;
+
+use access::{
+    ArchiveWorktree, DeleteWorktree, MergeWorktree, Permit, Principal, PushWorktree, RestoreWorktree,
+};
+use git::{Merged, RepositoryError};
+use model::{RequestId, TreeFiles, WorktreeId};
+use store::{Ending, Store, StoreError, Tree, Worktree};
+
+use crate::trees::{Merge, Push};
+use crate::{ActError, Runtime, may_be_named};
+
+/// What became of a merge.
+#[derive(Clone, Debug)]
+pub struct WorktreeMerged {
+    /// The branch that was joined into.
+    pub into: String,
+    /// Where it was, where it is, and how it came there.
+    pub merged: Merged,
+    /// What is new in it for whoever has the origin's branches, if that was asked for and is anything.
+    pub bundle: Option<Vec<u8>>,
+}
+
+/// What became of a push.
+#[derive(Clone, Debug)]
+pub struct WorktreePushed {
+    /// The branch at the origin.
+    pub to: String,
+    /// What it names now.
+    pub commit: String,
+}
+
+fn with_tree(tree: Option<Tree>) -> Result<Tree, StoreError> {
+    tree.ok_or_else(|| {
+        StoreError::Unusable(
+            "the worktree has no branch: its repository was not fetched when it was made".into(),
+        )
+    })
+}
+
+impl Runtime {
+    /// Joins what was committed in a worktree into a branch; the usual one unless told.
+    pub async fn merge_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        into: Option<String>,
+        takes: bool,
+    ) -> Result<WorktreeMerged, ActError> {
+        let (gate, caller, trees) = (Arc::clone(&self.gate), who.clone(), Arc::clone(&self.trees));
+        let as_of = gate.epoch().now();
+        let effect = async move |store: Arc<Store>, permit: Permit<MergeWorktree>| {
+            let (permit, row, repo, others) = store.worktree_to_merge(permit).await?;
+            let tree = with_tree(row.tree)?;
+            let none =
+                || StoreError::Unusable("the origin has no usual branch; name one with `--into`".into());
+            let into = permit.act().into.clone().or(repo.default_branch).ok_or_else(none)?;
+            if into == tree.branch {
+                return Err(StoreError::Unusable(format!(
+                    "`{into}` is the worktree's own branch; name another"
+                )));
+            }
+            // A branch of a worktree that the caller may not know of is as if that one had it.
+            let hides = |other: &Worktree| {
+                other.tree.as_ref().is_some_and(|tree| tree.branch == into)
+                    && !gate.may_read(&caller, &other.facts(), as_of)
+            };
+            if !may_be_named(&into) || others.iter().any(hides) {
+                return Err(StoreError::Unusable(RepositoryError::InUse(into).to_string()));
+            }
+            let message = format!("Merge worktree {} into {into}", row.name);
+            let takes = permit.act().takes;
+            let merge = Merge { repo: row.repo, from: tree.branch, into: into.clone(), message, takes };
+            let (merged, bundle) = trees.merge(merge).await?;
+            store.merged_worktree(permit).await?;
+            Ok(WorktreeMerged { into, merged, bundle })
+        };
+        let note = |done: &WorktreeMerged| Some(("commit", done.merged.after.clone()));
+        self.perform_noting(who, MergeWorktree { worktree, into, takes }, effect, note).await
+    }
+
+    /// Pushes what was committed in a worktree to where its repository comes from, forwards only.
+    pub async fn push_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        to: Option<String>,
+    ) -> Result<WorktreePushed, ActError> {
+        let (this, caller) = (Arc::clone(self), who.clone());
+        let effect = async move |store: Arc<Store>, permit: Permit<PushWorktree>| {
+            let (permit, row, repo) = store.worktree_to_push(permit).await?;
+            let tree = with_tree(row.tree)?;
+            let origin = this.trees.origin(&repo.origin)?;
+            let to = permit.act().to.clone().unwrap_or_else(|| tree.branch.clone());
+            let consumer = format!("push of {worktree} {}", RequestId::random());
+            let credential = this.credential(&caller, &repo, Some(worktree), &consumer).await?;
+            let push = Push { repo: row.repo, branch: tree.branch, to: to.clone() };
+            let pushed = this.trees.push(push, &origin, credential).await;
+            this.end_leases_of(&consumer);
+            let commit = pushed?;
+            store.pushed_worktree(permit).await?;
+            Ok(WorktreePushed { to, commit })
+        };
+        let note = |done: &WorktreePushed| Some(("commit", done.commit.clone()));
+        self.perform_noting(who, PushWorktree { worktree, to }, effect, note).await
+    }
+
+    /// Archives a worktree, with its sessions: whoever works there ends first.
+    pub async fn archive_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        files: TreeFiles,
+    ) -> Result<Worktree, ActError> {
+        let this = Arc::clone(self);
+        let effect = async move |store: Arc<Store>, permit: Permit<ArchiveWorktree>| {
+            let (permit, row, ending) = store.begin_archive(permit).await?;
+            let ending = this.ended(&store, row, files, false, ending).await?;
+            store.archive_worktree(permit, ending).await
+        };
+        self.perform(who, ArchiveWorktree { worktree, files }, effect).await
+    }
+
+    /// Deletes a worktree.
+    pub async fn delete_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        files: TreeFiles,
+    ) -> Result<(), ActError> {
+        let this = Arc::clone(self);
+        let effect = async move |store: Arc<Store>, permit: Permit<DeleteWorktree>| {
+            let (permit, row, ending) = store.begin_delete(permit).await?;
+            let ending = this.ended(&store, row, files, true, ending).await?;
+            store.delete_worktree(permit, ending).await
+        };
+        self.perform(who, DeleteWorktree { worktree, files }, effect).await
+    }
+
+    /// Ends whoever works there, then does to the files what was asked. Where that fails, the worktree stays as it was, with its
+    /// sessions, and says so.
+    async fn ended(
+        &self,
+        store: &Store,
+        row: Worktree,
+        files: TreeFiles,
+        goes: bool,
+        ending: Ending,
+    ) -> Result<Ending, StoreError> {
+        let done = match self.desk.clear(row.id).await {
+            false => Err(StoreError::InUse("worktree")),
+            true => match row.tree {
+                Some(tree) => self.trees.end_tree(row.repo, row.id, tree, files, goes).await,
+                None => Ok(()),
+            },
+        };
+        let Err(why) = done else { return Ok(ending) };
+        if let Err(error) = store.stay(ending).await {
+            tracing::error!(%error, worktree = %row.id, "sessions of a worktree that stays are closed until the next start");
+        }
+        Err(match why {
+            StoreError::Unusable(text) => StoreError::Unusable(format!(
+                "the worktree stays, because its files could not be {files}: {text}"
+            )),
+            other => other,
+        })
+    }
+
+    /// Brings an archived worktree back, with the sessions that were archived with it, and its tree if that was removed.
+    pub async fn restore_worktree(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+    ) -> Result<Worktree, ActError> {
+        let this = Arc::clone(self);
+        let effect = async move |store: Arc<Store>, permit: Permit<RestoreWorktree>| {
+            let (permit, row) = store.worktree_to_restore(permit).await?;
+            if let Some(tree) = row.tree {
+                this.trees.remake(row.repo, worktree, tree).await?;
+            }
+            store.restore_worktree(permit).await
+        };
+        let row = self.perform(who, RestoreWorktree { worktree }, effect).await?;
+        self.desk.look();
+        Ok(row)
+    }
+}

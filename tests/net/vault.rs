@@ -12,9 +12,9 @@ const PASSWORD: &str = "a long password of the owner";
 const FETCH: &str = "curl -sS -o /dev/null -w '%{http_code}\\n' -H \"x-key: $KEY\"";
 
 /// A daemon of the person, in their internet.
-struct Daemon<'a> {
+pub struct Daemon<'a> {
     world: &'a World,
-    child: Child,
+    pub child: Child,
     log: Arc<Mutex<String>>,
 }
 
@@ -27,11 +27,11 @@ impl Drop for Daemon<'_> {
 
 impl<'a> Daemon<'a> {
     /// Started, and owned by the person, who is signed in.
-    fn start(world: &'a World) -> Self {
+    pub fn start(world: &'a World) -> Self {
         Self::with(world, &[])
     }
 
-    fn with(world: &'a World, options: &[&str]) -> Self {
+    pub fn with(world: &'a World, options: &[&str]) -> Self {
         world.install("palisaded");
         let arguments: Vec<&str> =
             ["up", "--set", "log.level=trace"].iter().chain(options).copied().collect();
@@ -59,7 +59,7 @@ impl<'a> Daemon<'a> {
         daemon
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
@@ -76,7 +76,7 @@ impl<'a> Daemon<'a> {
     }
 
     /// Runs `palisade` with this on its standard input.
-    fn types(&self, arguments: &[&str], input: &str) -> Said {
+    pub fn types(&self, arguments: &[&str], input: &str) -> Said {
         Said::of(&tests::fed(self.world.palisade(arguments).stdin(Stdio::piped()), input))
     }
 
@@ -96,7 +96,7 @@ impl<'a> Daemon<'a> {
 }
 
 /// Everything below a folder, in one.
-fn everything(folder: &std::path::Path) -> Vec<u8> {
+pub fn everything(folder: &std::path::Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.file_type().unwrap() {

@@ -10,6 +10,7 @@ mod agents;
 mod desk;
 mod follow;
 mod journal;
+mod programs;
 mod sandbox;
 mod told;
 mod turn;

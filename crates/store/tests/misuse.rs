@@ -50,6 +50,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ),
     // What was begun by a permit goes on and ends.
     ("name_run", "takes the task that is at work"),
+    ("who_asked", "takes the task that is at work"),
     ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),

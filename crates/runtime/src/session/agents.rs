@@ -1,17 +1,13 @@
 //! What an agent's name means here: how it is started, what it may reach, which secrets it knows, what a mode is for it.
 
-use agents::{Bound, Catalog, Mode, Requests};
+use agents::{Agent, Bound, Catalog, Mode, Requests};
 use store::Session;
 
+use super::programs::installed;
 use crate::trees::Launcher;
 
 /// The agent that is any program.
 pub(super) const COMMAND: &str = "command";
-/// The program of the built-in agent, which is beside the launcher.
-const BUILT_IN: &str = "palisade-agent";
-
-/// What every sandbox sees of this machine.
-const SEEN: [&str; 4] = ["/usr", "/bin", "/lib", "/opt"];
 
 /// How an agent is spoken to.
 #[derive(Clone, Debug)]
@@ -36,6 +32,8 @@ pub(super) struct Kind {
     pub(super) how: How,
     /// Options of the launcher.
     pub(super) options: Vec<String>,
+    /// What is known of it, and how it is called: for the launcher, which reads it again.
+    pub(super) document: Option<(String, String)>,
     /// Secrets that it knows, and where each goes.
     pub(super) secrets: Vec<Bound>,
     /// What the agent itself calls the mode.
@@ -49,7 +47,8 @@ impl Kind {
     pub(super) fn of(session: &Session, all: &Catalog, launcher: &Launcher) -> Result<Self, String> {
         if session.agent.as_str() == COMMAND {
             let (how, requests) = (How::Plain(session.command.clone()), Requests::Refuse);
-            return Ok(Self { how, options: Vec::new(), secrets: Vec::new(), mode: None, requests });
+            let (options, secrets) = (Vec::new(), Vec::new());
+            return Ok(Self { how, options, document: None, secrets, mode: None, requests });
         }
         let Some(agent) = all.named(session.agent.as_str()) else {
             return Err(unknown(session.agent.as_str()));
@@ -59,23 +58,20 @@ impl Kind {
         let (how, mut command) = agent.how(mode).zip(agent.acp_in(mode)).ok_or_else(none)?;
         let mut options = Vec::new();
         if let Some(first) = command.first_mut() {
-            let program = if first == BUILT_IN { launcher.beside(BUILT_IN) } else { launcher.found(first) };
-            let program = program.ok_or_else(|| not_installed(first))?;
-            // What lies where every sandbox sees it is found there by its name; anything else is shown by itself.
-            if !SEEN.iter().any(|seen| program.starts_with(seen)) {
-                let program = program.display().to_string();
-                options.extend(["--ro".to_owned(), program.clone()]);
-                *first = program;
+            let found = installed(launcher, first).ok_or_else(|| not_installed(agent))?;
+            for path in found.shows {
+                options.extend(["--ro".to_owned(), path.display().to_string()]);
             }
+            *first = found.program;
         }
-        for preset in &agent.presets {
-            options.extend(["--preset".to_owned(), preset.clone()]);
-        }
-        for (name, value) in agent.environment.iter().chain(&how.environment) {
+        // What it always needs the launcher takes from its document.
+        for (name, value) in &how.environment {
             options.extend(["--env".to_owned(), format!("{name}={value}")]);
         }
+        let document = Some((agent.name.clone(), agent.text.clone()));
         let secrets = agent.secrets.clone();
-        Ok(Self { how: How::Acp(command), options, secrets, mode: how.id.clone(), requests: how.requests })
+        let (mode, requests) = (how.id.clone(), how.requests);
+        Ok(Self { how: How::Acp(command), options, document, secrets, mode, requests })
     }
 
     /// Whether a session of this agent can be opened.
@@ -109,9 +105,13 @@ fn mode(wanted: Option<&str>) -> Result<Mode, String> {
     })
 }
 
-fn not_installed(program: &str) -> String {
+/// What to do about an agent whose program is not there.
+pub(super) fn not_installed(agent: &Agent) -> String {
+    let program = agent.acp.first().map_or(agent.command.as_str(), String::as_str);
     format!(
-        "`{program}` is not installed where agents are looked for; install it, or say where it is by `agents.path`"
+        "`{program}`, by which `{}` is started, is not installed where agents are looked for; install it, or say where it is by \
+         `agents.path` (`palisade agent doctor {}`)",
+        agent.name, agent.name
     )
 }
 

@@ -194,11 +194,24 @@ impl<'a> Turn<'a> {
         }
         let state = self.state()?;
         let secrets = self.lent(&kind).await;
-        let Kind { how, mut options, secrets: bound, mode, requests } = kind;
+        let Kind { how, mut options, document, secrets: bound, mode, requests } = kind;
+        if let Some((name, text)) = document {
+            let file = state.join(format!("{name}.toml"));
+            let kept = tokio::fs::write(&file, text).await;
+            kept.map_err(|error| format!("what is known of `{name}` could not be written: {error}"))?;
+            options.extend(["--known-as".to_owned(), file.display().to_string()]);
+        }
+        if let Some((name, address)) = self.runtime.store.who_asked(self.work).await.ok().flatten() {
+            options.extend(sandbox::commits_as(&state, &name, &address).await?);
+        }
         let is_lent = |bound: &&Bound| secrets.iter().any(|(lent, _)| *lent == bound.name);
         for bound in bound.iter().filter(is_lent) {
             for host in &bound.hosts {
-                options.extend(["--secret".to_owned(), format!("env:{}={host}", bound.name)]);
+                let every = String::new();
+                let paths = if bound.paths.is_empty() { std::slice::from_ref(&every) } else { &bound.paths };
+                for path in paths {
+                    options.extend(["--secret".to_owned(), format!("env:{}={host}{path}", bound.name)]);
+                }
             }
         }
         let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());

@@ -130,6 +130,13 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// A document of the operator's own, beside the configuration.
+fn document(world: &World, name: &str, text: &str) {
+    let config = world.home().join(".config/palisade");
+    world.keep(&config.join("agents").join(format!("{name}.toml")), text);
+    std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+}
+
 pub fn id(value: &Value) -> String {
     value["id"].as_str().unwrap_or_else(|| panic!("{value}")).to_owned()
 }
@@ -212,7 +219,8 @@ fn plays_the_script(stage: &Stage<'_>, agent: &str, server: &Server, key: (&str,
     let remembers =
         turns.iter().any(|request| String::from_utf8_lossy(&request.body).contains("the first thing?"));
     assert_eq!(remembers, !anew, "{later:?}");
-    assert!(!anew, "all of the shipped ones can: {later:?}");
+    // Gemini CLI offers to go on, and then does not find what it kept.
+    assert!(!anew || agent == "gemini", "{later:?}");
     // The key went to the model, and was nowhere else.
     let (name, key) = key;
     let asked: Vec<&str> = seen
@@ -339,4 +347,213 @@ fn ses_14_the_built_in_agent_through_the_daemon() {
 
 fn codex() -> String {
     format!("@zed-industries/codex-acp-linux-{}/bin/codex-acp", machine().0)
+}
+
+/// SES-14: what is there and what is missing is told with what to do next; `auto` takes what is ready, and an agent that is not there is
+/// an error.
+#[test]
+fn ses_14_the_doctor_says_what_is_ready_and_auto_takes_it() {
+    let program = codex();
+    let Some(agents) = installed().filter(|agents| has(agents, &program) && has(agents, &node())) else {
+        return;
+    };
+    for who in EVERYONE {
+        let world = World::new(who);
+        world.lends(&agents, ".npm-global/lib");
+        let adapter = "@agentclientprotocol/claude-agent-acp/dist/index.js";
+        let gemini = "@google/gemini-cli/bundle/gemini.js";
+        let links =
+            [("node", &*node()), ("claude-agent-acp", adapter), ("codex-acp", &program), ("gemini", gemini)];
+        let path = programs(&world, &links);
+        let gateway = "based_on = \"claude\"\ntitle = \"Claude Code at our own model\"\npresets = []\n\
+                       [environment]\nANTHROPIC_BASE_URL = \"https://site.test\"\n\
+                       [[secret]]\nname = \"GATEWAY_KEY\"\nhosts = [\"site.test\"]\n";
+        document(&world, "claude-here", gateway);
+        let stage = Stage::new(&world, &path);
+        let health = |name: &str| stage.palisade(&["agent", "doctor", name])[0].clone();
+        let claude = health("claude");
+        assert_eq!((&claude["installed"], &claude["ready"]), (&true.into(), &false.into()), "{claude}");
+        assert!(claude["version"].as_str().is_some_and(|version| version.starts_with("0.99")), "{claude}");
+        assert!(
+            claude["next"][0].as_str().unwrap().contains("palisade secret add ANTHROPIC_API_KEY"),
+            "{claude}"
+        );
+        assert!(claude["hosts"].to_string().contains("api.anthropic.com"), "{claude}");
+        let opencode = health("opencode");
+        assert_eq!(
+            (&opencode["installed"], &opencode["version"]),
+            (&false.into(), &Value::Null),
+            "{opencode}"
+        );
+        assert!(opencode["next"][0].as_str().unwrap().contains("install `opencode`"), "{opencode}");
+        let here = health("claude-here");
+        assert_eq!(here["hosts"], serde_json::json!(["site.test"]), "{here}");
+        for name in ["codex", "gemini", "palisade"] {
+            let told = health(name);
+            assert!(
+                told["version"]
+                    .as_str()
+                    .is_some_and(|version| version.starts_with(|one: char| one.is_ascii_digit())),
+                "{told}"
+            );
+        }
+        let text = stage.daemon.types(&["agent", "doctor"], "").ok().out;
+        assert!(text.contains("claude (Claude Code): not ready") && text.contains("is not there"), "{text}");
+        let refused = |options: &[&str], told: &str| {
+            let said = stage.daemon.types(&[&["session", "new", &stage.worktree], options].concat(), "");
+            assert!(
+                said.code != Some(0) && said.err.contains(told),
+                "{options:?}: {} {}",
+                said.out,
+                said.err
+            );
+        };
+        refused(&["--agent", "auto"], "`palisade agent doctor` tells what each lacks");
+        refused(&["--agent", "opencode"], "`opencode`, by which `opencode` is started, is not installed");
+        refused(&["--agent", "nobody"], "there is no agent `nobody`");
+        refused(&["--agent", "codex", "--mode", "yolo"], "`yolo` is no permission mode");
+        refused(&["--agent", "codex", "--mode", "on-failure"], "`codex` has no mode `on-failure`");
+        stage.keeps(OPENAI);
+        assert_eq!(health("codex")["ready"], true, "{}", health("codex"));
+        let said = stage.daemon.types(&["session", "new", &stage.worktree, "--agent", "auto"], "").ok();
+        said.tells("`auto` is `codex` here");
+        // Without a secret the task says what is missing.
+        let session = stage.session(&["--agent", "gemini"]);
+        let task = stage.asks(&session, "anything");
+        let (task, _) = stage.allows(&session, &task);
+        assert_eq!(task["state"], "failed", "{task}");
+        let steps = serde_json::to_string(&stage.steps(&session)).unwrap();
+        assert!(steps.contains("palisade secret add GEMINI_API_KEY"), "{steps}");
+    }
+}
+
+/// SES-14: an operator's own document, based on a shipped one, sends Claude Code to a model elsewhere, and nowhere else.
+#[test]
+fn ses_14_an_agent_can_be_sent_to_a_model_elsewhere() {
+    let Some(agents) = installed().filter(|agents| has(agents, &node())) else { return };
+    let world = World::new(Who::User(24_001));
+    world.lends(&agents, ".npm-global/lib");
+    let server =
+        world.answering(443, &["site.test", "api.anthropic.com"], Arc::new(crate::agents::anthropic));
+    let adapter = "@agentclientprotocol/claude-agent-acp/dist/index.js";
+    let path = programs(&world, &[("node", &node()), ("claude-agent-acp", adapter)]);
+    let here = "based_on = \"claude\"\ntitle = \"Claude Code at our own model\"\npresets = []\n\
+                    [environment]\nANTHROPIC_BASE_URL = \"https://site.test\"\n\
+                    [[secret]]\nname = \"ANTHROPIC_API_KEY\"\nhosts = [\"site.test\"]\n";
+    document(&world, "claude-here", here);
+    let stage = Stage::new(&world, &path);
+    stage.keeps(ANTHROPIC);
+    let session = stage.session(&["--agent", "claude-here"]);
+    let task = stage.asks(&session, "what is it?");
+    let (task, _) = stage.allows(&session, &task);
+    let steps = stage.steps(&session);
+    assert_eq!(task["state"], "done", "{task} {steps:?}");
+    assert!(said(&steps).contains(SAYS));
+    let hosts: Vec<String> =
+        server.seen().iter().filter_map(|one| one.field("host").map(str::to_owned)).collect();
+    assert!(!hosts.is_empty() && hosts.iter().all(|host| host == "site.test"), "{hosts:?}");
+    let keys: Vec<_> =
+        server.seen().iter().filter_map(|one| one.field("x-api-key").map(str::to_owned)).collect();
+    assert!(!keys.is_empty() && keys.iter().all(|key| key == ANTHROPIC.1), "{keys:?}");
+}
+
+/// A model for Codex that has it run one command for each prompt.
+fn asks_for_a_command(request: &Request) -> Vec<u8> {
+    let body = String::from_utf8_lossy(&request.body);
+    let count = |what: &str| body.matches(what).count();
+    let done = count("_call_output\"");
+    if request.path() != "/v1/responses"
+        || !request.head.starts_with("POST ")
+        || count("\"text\":\"round ") <= done
+    {
+        return crate::agents::openai(request);
+    }
+    let (id, arguments) = (format!("call_{done}"), serde_json::json!({ "cmd": "touch ran" }).to_string());
+    let item = serde_json::json!({ "type": "function_call", "id": id, "call_id": id, "name": "exec_command", "arguments": arguments });
+    let usage = r#"{"input_tokens":1,"input_tokens_details":null,"output_tokens":1,"output_tokens_details":null,"total_tokens":2}"#;
+    crate::agents::streamed(&[
+        ("response.created", r#""response":{"id":"resp_1"}"#.to_owned()),
+        ("response.output_item.done", format!(r#""item":{item}"#)),
+        ("response.completed", format!(r#""response":{{"id":"resp_1","usage":{usage}}}"#)),
+    ])
+}
+
+/// Every file below a folder with when it was changed, but for what is below `without`.
+fn changed_files(
+    folder: &Path,
+    without: &[&Path],
+) -> std::collections::BTreeMap<PathBuf, std::time::SystemTime> {
+    let mut all = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, about) = (entry.path(), entry.metadata().unwrap());
+        if without.iter().any(|other| path.starts_with(other)) {
+            continue;
+        }
+        match about.is_dir() {
+            true => all.extend(changed_files(&path, without)),
+            false => drop(all.insert(path, about.modified().unwrap())),
+        }
+    }
+    all
+}
+
+/// SES-15: sessions of Codex with different modes at once: each keeps its own, however they come, and none writes outside its own home.
+#[test]
+fn ses_15_sessions_of_codex_with_different_modes_keep_each_its_own() {
+    let program = codex();
+    let Some(agents) = installed().filter(|agents| has(agents, &program)) else { return };
+    let world = World::new(Who::User(24_001));
+    world.lends(&agents, ".npm-global/lib");
+    let server = world.answering(443, &["api.openai.com", "chatgpt.com"], Arc::new(asks_for_a_command));
+    let stage = Stage::new(&world, &programs(&world, &[("codex-acp", &program)]));
+    stage.keeps(OPENAI);
+    let modes = ["default", "bypassPermissions", "plan"];
+    let other = id(&stage.palisade(&["worktree", "create", "demo", "other"]));
+    let third = id(&stage.palisade(&["worktree", "create", "demo", "third"]));
+    let worktrees = [stage.worktree.clone(), other, third];
+    let sessions: Vec<String> = modes
+        .iter()
+        .zip(&worktrees)
+        .map(
+            |(mode, tree)| id(&stage.palisade(&["session", "new", tree, "--agent", "codex", "--mode", mode])),
+        )
+        .collect();
+    let data = world.home().join(".local/share/palisade");
+    // The person's home without what the daemon keeps, and of that the runs of everybody else.
+    let homes: Vec<PathBuf> = sessions.iter().map(|one| data.join("runs/sessions").join(one)).collect();
+    let homes: Vec<&Path> = homes.iter().map(PathBuf::as_path).collect();
+    let elsewhere = || (changed_files(&world.home(), &[&data]), changed_files(&data.join("runs"), &homes));
+    let before = elsewhere();
+    for round in 0..tests::scale(100, 3) {
+        // In another order each time, all at once.
+        let order: Vec<usize> = (0..modes.len()).map(|at| (at + round) % modes.len()).collect();
+        let tasks: Vec<(usize, String)> =
+            order.iter().map(|at| (*at, stage.asks(&sessions[*at], &format!("round {round}")))).collect();
+        for (at, task) in tasks {
+            let (over, kinds) = stage.allows(&sessions[at], &task);
+            let shown = || format!("{round} {} {over} {:?}", modes[at], stage.steps(&sessions[at]));
+            // Only the one that asks asked; the one that plans was refused by its own sandbox or by us, and changed nothing.
+            assert_eq!(!kinds.is_empty(), modes[at] == "default", "{}", shown());
+            // What is refused to Codex ends its turn.
+            let ends = if modes[at] == "plan" { "failed" } else { "done" };
+            assert_eq!(over["state"], ends, "{}", shown());
+            assert_eq!(
+                shown().contains("the mode of this session refuses this"),
+                modes[at] == "plan",
+                "{}",
+                shown()
+            );
+            let ran = data.join("worktrees").join(&worktrees[at]).join("ran");
+            assert_eq!(ran.exists(), modes[at] != "plan", "{}", shown());
+            drop(std::fs::remove_file(ran));
+        }
+    }
+    assert_eq!(elsewhere(), before, "nothing but their own homes changed");
+    // Each home is one session's.
+    for session in &sessions {
+        let home = everything(&data.join("runs/sessions").join(session));
+        let has = |text: &str| home.windows(text.len()).any(|part| part == text.as_bytes());
+        assert!(sessions.iter().filter(|other| *other != session).all(|other| !has(other)), "{session}");
+    }
+    assert!(!server.seen().is_empty());
 }

@@ -90,6 +90,9 @@ pub struct Bound {
     /// What ACP `authenticate` must be told before the agent uses it, if it does not by itself.
     #[serde(default)]
     pub method: Option<String>,
+    /// Whether the agent, as this document sets it up, can do nothing with this one alone.
+    #[serde(default)]
+    pub spare: bool,
 }
 
 /// A file that a home begins with.

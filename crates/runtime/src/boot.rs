@@ -163,6 +163,7 @@ pub struct Runtime {
     pub(crate) journal: Journal,
     pub(crate) desk: Desk,
     pub(crate) agents: agents::Catalog,
+    pub(crate) checks: crate::session::Checks,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -293,6 +294,7 @@ impl Runtime {
             journal: Journal::new(Arc::clone(&store), Arc::clone(&boot.clock)),
             desk: Desk::default(),
             agents: boot.agents,
+            checks: crate::session::Checks::default(),
             index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
             store,
             gate,

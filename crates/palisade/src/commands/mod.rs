@@ -1,6 +1,7 @@
 //! One file per noun: turn what was typed into calls, and answers into something to show.
 
 mod account;
+mod agents;
 mod backup;
 mod catalog;
 mod changes;
@@ -83,7 +84,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Repo(command) => repo::run(&session, command),
         Command::Worktree(command) => worktree::run(&session, command),
         Command::Session(command) => sessions::run(&session, command, cli.json),
-        Command::Agent(command) => sessions::agent(&session, &command),
+        Command::Agent(command) => agents::run(&session, &command),
         Command::Approval(command) => sessions::approval(&session, command),
         Command::Secret(command) => secret::run(&session, command, cli.json),
         Command::Policy(command) => policy::run(&session, command),

@@ -1,5 +1,7 @@
 //! What an agent's name means here: how it is started, what it may reach, which secrets it knows, what a mode is for it.
 
+use std::path::Path;
+
 use agents::{Agent, Bound, Catalog, Mode, Requests};
 use store::Session;
 
@@ -8,6 +10,8 @@ use crate::trees::Launcher;
 
 /// The agent that is any program.
 pub(super) const COMMAND: &str = "command";
+/// Any agent that is ready.
+pub(super) const AUTO: &str = "auto";
 
 /// How an agent is spoken to.
 #[derive(Clone, Debug)]
@@ -53,8 +57,13 @@ impl Kind {
         let Some(agent) = all.named(session.agent.as_str()) else {
             return Err(unknown(session.agent.as_str()));
         };
-        let mode = mode(session.mode.as_deref())?;
-        let none = || has_no_mode(&agent.name, session.mode.as_deref());
+        Self::known(agent, session.mode.as_deref(), launcher)
+    }
+
+    /// What an agent of the catalog is in a mode.
+    pub(super) fn known(agent: &Agent, wanted: Option<&str>, launcher: &Launcher) -> Result<Self, String> {
+        let mode = mode(wanted)?;
+        let none = || has_no_mode(&agent.name, wanted);
         let (how, mut command) = agent.how(mode).zip(agent.acp_in(mode)).ok_or_else(none)?;
         let mut options = Vec::new();
         if let Some(first) = command.first_mut() {
@@ -74,9 +83,20 @@ impl Kind {
         Ok(Self { how: How::Acp(command), options, document, secrets, mode, requests })
     }
 
-    /// Whether a session of this agent can be opened.
+    /// Writes what is known of it to where its runs keep their state, for the launcher.
+    pub(super) async fn write_document(&mut self, state: &Path) -> Result<(), String> {
+        let Some((name, text)) = self.document.take() else { return Ok(()) };
+        let file = state.join(format!("{name}.toml"));
+        let kept = tokio::fs::write(&file, text).await;
+        kept.map_err(|error| format!("what is known of `{name}` could not be written: {error}"))?;
+        self.options.extend(["--known-as".to_owned(), file.display().to_string()]);
+        Ok(())
+    }
+
+    /// Whether a session of this agent can be opened here.
     pub(super) fn fits(
         all: &Catalog,
+        launcher: &Launcher,
         name: &str,
         wanted: Option<&str>,
         command: &[String],
@@ -94,8 +114,31 @@ impl Kind {
         if agent.acp.is_empty() {
             return Err(format!("`{name}` does not speak the protocol that sessions use"));
         }
-        agent.how(mode(wanted)?).map(drop).ok_or_else(|| has_no_mode(name, wanted))
+        agent.how(mode(wanted)?).map(drop).ok_or_else(|| has_no_mode(name, wanted))?;
+        if is_installed(agent, launcher) { Ok(()) } else { Err(not_installed(agent)) }
     }
+}
+
+/// Whether the program is there by which this agent speaks the protocol.
+pub(super) fn is_installed(agent: &Agent, launcher: &Launcher) -> bool {
+    agent.acp.first().is_some_and(|first| installed(launcher, first).is_some())
+}
+
+/// The first agent that has this mode, whose program is there, and of whose secrets one is `in_vault`.
+pub(super) fn ready<'a>(
+    all: &'a Catalog,
+    launcher: &Launcher,
+    wanted: Option<&str>,
+    in_vault: impl Fn(&Bound) -> bool,
+) -> Result<&'a Agent, String> {
+    let mode = mode(wanted)?;
+    let is_ready = |agent: &&Agent| {
+        let mut enough = agent.secrets.iter().filter(|bound| !bound.spare);
+        agent.how(mode).is_some() && enough.any(&in_vault) && is_installed(agent, launcher)
+    };
+    all.iter().find(is_ready).ok_or_else(|| {
+        "no agent is ready: none is installed and has one of its secrets in the vault; `palisade agent doctor` tells what each lacks".into()
+    })
 }
 
 /// A mode by its word; the one that asks unless told.

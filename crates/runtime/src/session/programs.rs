@@ -45,6 +45,12 @@ pub(super) fn installed(launcher: &Launcher, name: &str) -> Option<Installed> {
     Some(Installed { program, shows })
 }
 
+/// When the program of this name was last changed; none if it is not installed.
+pub(super) fn changed(launcher: &Launcher, name: &str) -> Option<std::time::SystemTime> {
+    let found = if name == BUILT_IN { launcher.beside(name) } else { launcher.found(name) }?;
+    std::fs::metadata(found).ok()?.modified().ok()
+}
+
 fn is_seen(path: &Path) -> bool {
     SEEN.iter().any(|seen| path.starts_with(seen))
 }

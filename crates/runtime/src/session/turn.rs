@@ -185,7 +185,7 @@ impl<'a> Turn<'a> {
         let prompt = prompt.map_err(|why| format!("{SEALED}: {why}"))?;
         let shown = super::told::clean(&self.runtime.redactor, &prompt);
         self.say(StepKind::User, json!({ "text": shown })).await;
-        let kind = Kind::of(self.session, &self.runtime.agents, self.runtime.trees.launcher())?;
+        let mut kind = Kind::of(self.session, &self.runtime.agents, self.runtime.trees.launcher())?;
         let tree = self.runtime.trees.tree(self.session.worktree());
         if !tree.is_dir() {
             return Err(
@@ -193,14 +193,16 @@ impl<'a> Turn<'a> {
             );
         }
         let state = self.state()?;
+        kind.write_document(&state).await?;
         let secrets = self.lent(&kind).await;
-        let Kind { how, mut options, document, secrets: bound, mode, requests } = kind;
-        if let Some((name, text)) = document {
-            let file = state.join(format!("{name}.toml"));
-            let kept = tokio::fs::write(&file, text).await;
-            kept.map_err(|error| format!("what is known of `{name}` could not be written: {error}"))?;
-            options.extend(["--known-as".to_owned(), file.display().to_string()]);
+        if let (true, Some(Bound { name, .. })) = (secrets.is_empty(), kind.secrets.first()) {
+            self.note(&format!(
+                "nothing that `{}` could sign in with is lent: none of its secrets is in the vault; `palisade secret add {name}` adds one",
+                self.session.agent
+            ))
+            .await;
         }
+        let Kind { how, mut options, secrets: bound, mode, requests, document: _ } = kind;
         if let Some((name, address)) = self.runtime.store.who_asked(self.work).await.ok().flatten() {
             options.extend(sandbox::commits_as(&state, &name, &address).await?);
         }
@@ -402,7 +404,7 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-fn with_complaint(text: &str, ended: &Ended) -> String {
+pub(super) fn with_complaint(text: &str, ended: &Ended) -> String {
     if ended.complaint.is_empty() { text.to_owned() } else { format!("{text}: {}", ended.complaint) }
 }
 

@@ -557,3 +557,38 @@ fn ses_15_sessions_of_codex_with_different_modes_keep_each_its_own() {
     }
     assert!(!server.seen().is_empty());
 }
+
+/// SES-17: the model that a session names is the one that the provider is asked for, and a step says which it was.
+#[test]
+fn ses_17_the_model_of_a_session_reaches_the_provider_and_is_told() {
+    let program = format!("opencode-linux-{}/bin/opencode", machine().0);
+    let Some(agents) = installed().filter(|agents| has(agents, &program)) else { return };
+    let world = World::new(Who::User(24_001));
+    world.lends(&agents, ".npm-global/lib");
+    let server = world.answering(443, &["api.anthropic.com"], Arc::new(crate::agents::anthropic));
+    let stage = Stage::new(&world, &programs(&world, &[("opencode", &program)]));
+    stage.keeps(ANTHROPIC);
+    for model in ["claude-haiku-4-5", "claude-sonnet-4-5"] {
+        let before = server.seen().len();
+        let named = format!("anthropic/{model}");
+        let session = stage.session(&["--agent", "opencode", "--model", &named]);
+        let task = stage.asks(&session, "what is it?");
+        let (task, _) = stage.allows(&session, &task);
+        let steps = stage.steps(&session);
+        assert_eq!(task["state"], "done", "{task} {steps:?}");
+        let told: Vec<&str> = steps.iter().filter_map(|step| step["body"]["model"].as_str()).collect();
+        assert_eq!(told, [named.as_str()], "{steps:?}");
+        let seen = server.seen();
+        let turns =
+            seen[before..].iter().filter(|one| String::from_utf8_lossy(&one.body).contains("what is it?"));
+        let asked: Vec<String> = turns
+            .map(|one| {
+                serde_json::from_slice::<Value>(&one.body).unwrap()["model"].as_str().unwrap().to_owned()
+            })
+            .collect();
+        assert!(asked.iter().any(|one| one == model), "{asked:?}");
+    }
+    let session = stage.session(&["--agent", "opencode", "--model", "anthropic/no-such-model"]);
+    let task = stage.asks(&session, "what is it?");
+    assert_eq!(stage.allows(&session, &task).0["state"], "failed");
+}

@@ -158,6 +158,13 @@ impl Agent {
         self.plain("session/set_model", &params).await.map(drop)
     }
 
+    /// The model that the setting for it says, as the agent told last; none where it has no such setting.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        let offer = self.0.offer();
+        offer.settings.iter().find(|setting| setting.is_model()).map(|setting| setting.current.clone())
+    }
+
     /// Sets something else that a session offers.
     pub async fn set(&self, session: &AgentSession, setting: &str, value: &str) -> Result<(), AcpError> {
         if !self.0.offer().settings.iter().any(|one| one.id == setting) {

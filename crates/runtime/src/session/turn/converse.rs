@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use acp::{AcpError, AgentSession, Limits, Stop, Stopped, Update};
+use model::StepKind;
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::asked::Questions;
@@ -23,6 +24,8 @@ struct Talk {
     ended: Result<Stopped, AcpError>,
     /// A conversation that could not be gone on with, and why.
     fresh: Option<String>,
+    /// The model that it uses, as far as it tells.
+    model: Option<String>,
 }
 
 /// What is asked of the agent.
@@ -40,7 +43,7 @@ async fn talk(
     asking: Asking<'_>,
     opened: tokio::sync::watch::Sender<Option<AgentSession>>,
 ) -> Talk {
-    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None };
+    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None, model: None };
     talk.ended = async {
         let abilities = agent.initialize(CLIENT, env!("CARGO_PKG_VERSION")).await?;
         if let Some(method) = asking.sign_in {
@@ -69,7 +72,9 @@ async fn talk(
         if let Some(model) = asking.model {
             agent.set_model(&open.session, model).await?;
         }
-        agent.prompt(&open.session, asking.prompt).await
+        let ended = agent.prompt(&open.session, asking.prompt).await;
+        talk.model = agent.model().or_else(|| asking.model.map(str::to_owned)).or(open.model);
+        ended
     }
     .await;
     talk
@@ -170,13 +175,17 @@ impl Turn<'_> {
     }
 
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {
-        let Some(Talk { session, ended: came, fresh }) = over else {
+        let Some(Talk { session, ended: came, fresh, model }) = over else {
             return stopping.unwrap_or_else(|| {
                 Outcome::Failed(with_complaint("the agent ended before its turn did", ended))
             });
         };
         if let Some(why) = fresh {
             self.note(&format!("the conversation begins anew, without what was said before: {why}")).await;
+        }
+        if let Some(model) = model {
+            let model = crate::session::told::clean(&self.runtime.redactor, &model);
+            self.say(StepKind::System, serde_json::json!({ "model": model })).await;
         }
         self.agent_session = session.map(|session| session.as_str().to_owned());
         if let Some(stopping) = stopping {

@@ -210,8 +210,8 @@ impl Store {
     pub async fn who_asked(&self, work: &AtWork) -> Result<Option<(String, String)>, StoreError> {
         let sql = "SELECT u.name, u.email FROM tasks t JOIN users u ON u.id = t.asked_by WHERE t.id = $1";
         let Some(row) = self.engine.row(sql, &[work.task.to_string().into()]).await? else { return Ok(None) };
-        let address = row.opt_text(1)?.map(str::to_owned);
-        Ok(address.map(|address| Ok::<_, StoreError>((row.text(0)?.to_owned(), address))).transpose()?)
+        let Some(address) = row.opt_text(1)? else { return Ok(None) };
+        Ok(Some((row.text(0)?.to_owned(), address.to_owned())))
     }
 
     /// Remembers the run of a task's sandbox.

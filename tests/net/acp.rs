@@ -17,17 +17,17 @@ use crate::agents::{SAYS, anthropic_turn, installed, machine, streamed};
 use crate::world::{EVERYONE, Request, Server, Who, World, answer};
 
 /// What the model has it write.
-const MADE: &str = "made by the agent\n";
+pub const MADE: &str = "made by the agent\n";
 
 /// What the model has it run: everybody's environment shows what stands in the place of the key.
-fn command(key: &str) -> String {
+pub fn command(key: &str) -> String {
     format!(
         "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep '^{key}=' | sort -u > seen.txt; git add -A && git commit -qm 'by the agent'"
     )
 }
 
 /// How often this is in the body of a request.
-fn count(request: &Request, what: &str) -> usize {
+pub fn count(request: &Request, what: &str) -> usize {
     String::from_utf8_lossy(&request.body).matches(what).count()
 }
 
@@ -36,7 +36,7 @@ fn nothing() -> Vec<u8> {
 }
 
 /// The script, for those who ask a model of Anthropic: the tools are those that the request names.
-fn anthropic(request: &Request, key: &str, project: &str) -> Vec<u8> {
+pub fn anthropic(request: &Request, key: &str, project: &str) -> Vec<u8> {
     if request.path() != "/v1/messages" {
         return nothing();
     }
@@ -75,7 +75,7 @@ fn anthropic(request: &Request, key: &str, project: &str) -> Vec<u8> {
 }
 
 /// The same for Codex.
-fn openai(request: &Request, key: &str) -> Vec<u8> {
+pub fn openai(request: &Request, key: &str) -> Vec<u8> {
     if request.path() != "/v1/responses" || !request.head.starts_with("POST ") {
         return nothing();
     }
@@ -104,7 +104,7 @@ fn openai(request: &Request, key: &str) -> Vec<u8> {
 }
 
 /// The same for Gemini CLI, which first asks a small model which model to ask.
-fn gemini(request: &Request, key: &str, project: &str) -> Vec<u8> {
+pub fn gemini(request: &Request, key: &str, project: &str) -> Vec<u8> {
     let is_small = request.path().ends_with(":generateContent");
     if !is_small && !request.path().ends_with(":streamGenerateContent") {
         return nothing();
@@ -387,11 +387,11 @@ impl Stage {
     }
 }
 
-fn node() -> String {
+pub fn node() -> String {
     format!("node-linux-{}/bin/node", machine().0)
 }
 
-fn has(agents: &Path, program: &str) -> bool {
+pub fn has(agents: &Path, program: &str) -> bool {
     let is_there = agents.join("node_modules").join(program).exists();
     if !is_there {
         tests::cannot_run(&format!("npm has no `{program}` for this machine"));

@@ -9,6 +9,7 @@ mod attacks;
 mod changed;
 mod clients;
 mod crossing;
+mod daemon;
 mod decoys;
 mod flood;
 mod git;

@@ -14,7 +14,7 @@ const FETCH: &str = "curl -sS -o /dev/null -w '%{http_code}\\n' -H \"x-key: $KEY
 /// A daemon of the person, in their internet.
 pub struct Daemon<'a> {
     world: &'a World,
-    child: Child,
+    pub child: Child,
     log: Arc<Mutex<String>>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Daemon<'a> {
         Self::with(world, &[])
     }
 
-    fn with(world: &'a World, options: &[&str]) -> Self {
+    pub fn with(world: &'a World, options: &[&str]) -> Self {
         world.install("palisaded");
         let arguments: Vec<&str> =
             ["up", "--set", "log.level=trace"].iter().chain(options).copied().collect();

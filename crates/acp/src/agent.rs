@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::error::AcpError;
 use crate::fields::{Fields, NAME, shown};
 use crate::link::{Link, Purpose};
-use crate::offered::{Abilities, AgentSession, Opened, settings};
+use crate::offered::{Abilities, AgentSession, Opened, Setting, settings};
 
 /// The version of the protocol that is spoken here.
 const VERSION: u64 = 1;
@@ -132,10 +132,14 @@ impl Agent {
         opened
     }
 
-    /// Puts a session into one of the modes that it offers.
+    /// Puts a session into one of the modes that it offers, as modes or by the setting that is for it.
     pub async fn set_mode(&self, session: &AgentSession, mode: &str) -> Result<(), AcpError> {
-        if !self.0.offer().modes.iter().any(|one| one.id == mode) {
-            return Err(not_offered("the mode", mode));
+        let offer = self.0.offer();
+        if !offer.modes.iter().any(|one| one.id == mode) {
+            let has = |setting: &&Setting| setting.values.iter().any(|value| value.id == mode);
+            let setting = offer.settings.iter().filter(|setting| setting.is_mode()).find(has);
+            let setting = setting.ok_or_else(|| not_offered("the mode", mode))?;
+            return self.set(session, &setting.id, mode).await;
         }
         let params = json!({ "sessionId": session.as_str(), "modeId": mode });
         self.plain("session/set_mode", &params).await.map(drop)
@@ -152,6 +156,13 @@ impl Agent {
         }
         let params = json!({ "sessionId": session.as_str(), "modelId": model });
         self.plain("session/set_model", &params).await.map(drop)
+    }
+
+    /// The model that the setting for it says, as the agent told last; none where it has no such setting.
+    #[must_use]
+    pub fn model(&self) -> Option<String> {
+        let offer = self.0.offer();
+        offer.settings.iter().find(|setting| setting.is_model()).map(|setting| setting.current.clone())
     }
 
     /// Sets something else that a session offers.

@@ -179,6 +179,10 @@ impl Opened {
 }
 
 impl Setting {
+    pub(crate) fn is_mode(&self) -> bool {
+        self.category.as_deref() == Some("mode")
+    }
+
     pub(crate) fn is_model(&self) -> bool {
         self.category.as_deref() == Some("model")
     }

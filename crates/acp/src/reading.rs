@@ -250,6 +250,12 @@ impl Reading {
                 }
                 Ok(())
             }
+            // Of what agents add to the protocol, by this sign, whoever does not know it takes no notice.
+            other if other.starts_with('_') => {
+                self.waste += (weight as u64).max(RECORD);
+                self.pay().await;
+                Ok(())
+            }
             other => self.once(other, "the agent told something that is not known", weight).await,
         }
     }

@@ -20,6 +20,9 @@ pub enum Taken {
     /// Another has its name, or is started by the same program.
     #[error("agent `{0}`: `{1}` has this name or command already; choose others")]
     Name(String, String),
+    /// What it says that it is based on is not shipped.
+    #[error("agent `{0}`: `based_on`: there is no shipped agent `{1}`")]
+    Base(String, String),
     /// A login is read and written by the launcher, which knows the shipped ones.
     #[error("agent `{0}`: `login`: only shipped agents have one; use a secret")]
     Login(String),
@@ -43,10 +46,20 @@ impl Catalog {
     /// # Errors
     /// [`Taken`].
     pub fn add(&mut self, name: &str, text: &str) -> Result<(), Taken> {
-        let agent = Agent::parse(name, text)?;
+        let agent = match Agent::base(text) {
+            Some(base) => {
+                let shipped = self.named(&base).filter(|_| SHIPPED.iter().any(|(name, _)| *name == base));
+                let shipped = shipped.ok_or_else(|| Taken::Base(name.to_owned(), base.clone()))?;
+                shipped.changed(name, text)?
+            }
+            None => Agent::parse(name, text)?,
+        };
+        let is_based = Agent::base(text).is_some();
         let programs = [Some(&agent.command), agent.acp.first()];
+        // One that is based on another has its programs; by those alone the other is meant.
         let is_same = |other: &&Agent| {
-            other.name == agent.name || programs.iter().flatten().any(|program| other.is_started_by(program))
+            let same = programs.iter().flatten().any(|program| other.is_started_by(program));
+            other.name == agent.name || (same && !is_based)
         };
         if let Some(other) = self.0.iter().find(is_same) {
             return Err(Taken::Name(agent.name.clone(), other.name.clone()));
@@ -56,6 +69,14 @@ impl Catalog {
         }
         self.0.push(agent);
         Ok(())
+    }
+
+    /// With this one in the place of any that has its name.
+    #[must_use]
+    pub fn with(mut self, agent: Agent) -> Self {
+        self.0.retain(|other| other.name != agent.name);
+        self.0.push(agent);
+        self
     }
 
     /// Every agent.
@@ -116,6 +137,28 @@ mod tests {
                 let asks = agent.how(mode).is_none_or(|how| how.requests != crate::Requests::Allow);
                 assert!(asks, "{} {mode}", agent.name);
             }
+        }
+    }
+
+    /// SES-14: whoever has a gateway for models says so in a file of their own.
+    #[test]
+    fn ses_14_a_file_can_be_based_on_a_shipped_agent_and_say_where_its_model_is() {
+        let mut all = Catalog::shipped().unwrap();
+        let own = "based_on = \"claude\"\ntitle = \"Claude Code here\"\npresets = []\n[environment]\nANTHROPIC_BASE_URL = \"https://models.test\"\n\
+                   [[secret]]\nname = \"ANTHROPIC_API_KEY\"\nhosts = [\"models.test\"]\n";
+        all.add("claude-here", own).unwrap();
+        let (shipped, here) = (all.named("claude").unwrap(), all.named("claude-here").unwrap());
+        assert_eq!((&here.acp, &here.modes), (&shipped.acp, &shipped.modes));
+        assert_eq!(here.environment.len(), shipped.environment.len() + 1);
+        assert!(here.presets.is_empty() && here.login.is_none() && shipped.login.is_some());
+        assert_eq!(here.secrets.len(), 1);
+        assert_eq!(here.secrets[0].hosts, ["models.test"]);
+        // What was read can be read again elsewhere, and the program alone means the shipped one.
+        assert_eq!(Agent::parse("claude-here", &here.text).unwrap().secrets, here.secrets);
+        assert_eq!(all.started_by("claude").unwrap().name, "claude");
+        for (name, base) in [("claude", "claude"), ("x", "claude-here"), ("x", "nobody")] {
+            let refused = all.add(name, &format!("based_on = \"{base}\"\n")).unwrap_err();
+            assert!(matches!(refused, Taken::Base(..) | Taken::Name(..)), "{refused}");
         }
     }
 

@@ -71,6 +71,9 @@ pub struct Agent {
     pub secrets: Vec<Bound>,
     /// What is known of the login that it keeps, for the launcher.
     pub login: Option<toml::Table>,
+    /// The whole document, for whoever reads it again elsewhere.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A variable that holds a secret, and where it goes.
@@ -87,6 +90,9 @@ pub struct Bound {
     /// What ACP `authenticate` must be told before the agent uses it, if it does not by itself.
     #[serde(default)]
     pub method: Option<String>,
+    /// Whether the agent, as this document sets it up, can do nothing with this one alone.
+    #[serde(default)]
+    pub spare: bool,
 }
 
 /// A file that a home begins with.
@@ -117,9 +123,40 @@ impl Agent {
         }
         let parsed: Result<Self, _> = toml::from_str(text);
         let agent = parsed.map_err(|error| BadAgent::Document(name.to_owned(), Box::new(error)))?;
-        let agent = Self { name: name.to_owned(), ..agent };
+        let agent = Self { name: name.to_owned(), text: text.to_owned(), ..agent };
         agent.checked().map_err(|(key, why)| BadAgent::Value { name: name.to_owned(), key, why })?;
         Ok(agent)
+    }
+
+    /// The agent that a document is based on, if it says so.
+    pub(crate) fn base(text: &str) -> Option<String> {
+        let table: toml::Table = toml::from_str(text).ok().filter(|_| text.len() <= MOST_BYTES)?;
+        table.get("based_on")?.as_str().map(str::to_owned)
+    }
+
+    /// This agent with what another document says otherwise: variables and modes by their names, everything else as a whole.
+    /// A login is for the hosts of its own agent, and stays there.
+    ///
+    /// # Errors
+    /// [`BadAgent`].
+    pub(crate) fn changed(&self, name: &str, text: &str) -> Result<Self, BadAgent> {
+        let bad = |error| BadAgent::Document(name.to_owned(), Box::new(error));
+        let mut whole: toml::Table = toml::from_str(&self.text).map_err(bad)?;
+        let own: toml::Table = toml::from_str(text).map_err(bad)?;
+        whole.remove("login");
+        for (key, value) in own {
+            match (whole.get_mut(&key), value) {
+                (_, _) if key == "based_on" => {}
+                (Some(toml::Value::Table(before)), toml::Value::Table(now)) => before.extend(now),
+                (_, value) => drop(whole.insert(key, value)),
+            }
+        }
+        let text = toml::to_string(&whole).map_err(|error| BadAgent::Value {
+            name: name.to_owned(),
+            key: "based_on",
+            why: error.to_string(),
+        })?;
+        Self::parse(name, &text)
     }
 
     /// What a mode is for this agent; none if it has no such mode.

@@ -14,6 +14,20 @@ pub struct Agent {
     pub modes: Vec<String>,
     /// Names of secrets that it uses, if they are in the vault.
     pub secrets: Vec<String>,
+    /// Those of which it needs one.
+    pub needs: Vec<String>,
+    /// The program by which it speaks the protocol.
+    pub program: String,
+    /// Whether that is there.
+    pub installed: bool,
+    /// The hosts that its secrets go to.
+    pub hosts: Vec<String>,
+    /// The sets of rules that it has.
+    pub presets: Vec<String>,
+    /// What it says that its version is, if that was asked for.
+    pub version: Option<String>,
+    /// Why it could not be started, if that was tried.
+    pub fault: Option<String>,
 }
 
 /// The agents that are known; `command`, which is any program, aside.
@@ -90,7 +104,7 @@ pub struct CreateSessionRequest {
     /// Where.
     #[schema(pattern = r#"^wt_[0-9a-f]{32}$"#)]
     pub worktree: String,
-    /// Which agent: a name of `GET /api/v1/agents`.
+    /// Which agent: a name of `GET /api/v1/agents`, or `auto` for one that is installed and has a secret in the vault.
     #[schema(min_length = 1, max_length = 80, pattern = r#"^[a-z0-9](?:[a-z0-9-]{0,78}[a-z0-9])?$"#)]
     pub agent: String,
     /// How it is shown; the agent's name unless told.

@@ -167,6 +167,7 @@ pub struct Runtime {
     pub(crate) desk: Desk,
     pub(crate) agents: agents::Catalog,
     pub(crate) bounds: SessionBounds,
+    pub(crate) checks: crate::session::Checks,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -298,6 +299,7 @@ impl Runtime {
             desk: Desk::default(),
             agents: boot.agents,
             bounds: boot.bounds,
+            checks: crate::session::Checks::default(),
             index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
             store,
             gate,

@@ -9,12 +9,14 @@
 mod agents;
 mod bounds;
 mod budget;
+mod check;
 mod consents;
 mod desk;
 mod follow;
 mod import;
 mod journal;
 mod lineage;
+mod programs;
 mod recall;
 mod sandbox;
 mod told;
@@ -24,8 +26,8 @@ mod undo;
 use std::sync::Arc;
 
 use access::{
-    AllowApproval, CloseSession, CreateSession, DenyApproval, ListSessions, Permit, Principal, PromptSession,
-    ReadSession, ReadStatus, ReorderTasks, ResumeSession, StopSession, WiderConsent,
+    AllowApproval, CloseSession, CreateSession, DenyApproval, ListSessions, Principal, PromptSession,
+    ReadSession, ReorderTasks, ResumeSession, StopSession, WiderConsent,
 };
 use model::{AgentName, ApprovalId, ConsentId, DisplayName, SessionId, Step, StepKind, TaskId, WorktreeId};
 use serde_json::json;
@@ -35,13 +37,15 @@ use zeroize::Zeroizing;
 
 pub use bounds::{Notice, SessionBounds, UnknownWord};
 pub use budget::UsualBudgets;
+pub use check::AgentView;
+pub(crate) use check::Checks;
 pub(crate) use desk::Desk;
 pub use follow::SessionFollower;
 pub use import::{ImportLine, ImportPage};
 pub(crate) use journal::Journal;
 pub use lineage::NewChild;
 
-use self::agents::Kind;
+use self::agents::{AUTO, Kind};
 use self::turn::Wish;
 use crate::{ActError, Page, Runtime};
 
@@ -49,19 +53,6 @@ use crate::{ActError, Page, Runtime};
 const SEALED: &str = "what was asked cannot be opened any more";
 /// Characters of a prompt.
 pub const MOST_PROMPT: usize = 256_000;
-
-/// What is told of an agent.
-#[derive(Clone, Debug)]
-pub struct AgentView {
-    /// How it is named here.
-    pub name: String,
-    /// What people call it.
-    pub title: String,
-    /// The modes that it has.
-    pub modes: Vec<String>,
-    /// Names of secrets that it uses, if they are in the vault.
-    pub secrets: Vec<String>,
-}
 
 /// A session to open.
 #[derive(Clone, Debug)]
@@ -112,22 +103,6 @@ pub(crate) fn carry_over(
 }
 
 impl Runtime {
-    /// The agents that sessions can be opened with, `command` aside.
-    pub async fn agents(&self, who: &Principal) -> Result<Vec<AgentView>, ActError> {
-        let permit = self.look(who, ReadStatus {}).await?;
-        Ok(self.known_agents(permit))
-    }
-
-    fn known_agents(&self, _permit: Permit<ReadStatus>) -> Vec<AgentView> {
-        let view = |agent: &::agents::Agent| AgentView {
-            name: agent.name.clone(),
-            title: agent.title.clone(),
-            modes: agent.modes.keys().map(ToString::to_string).collect(),
-            secrets: agent.secrets.iter().map(|secret| secret.name.clone()).collect(),
-        };
-        self.agents.iter().filter(|agent| !agent.acp.is_empty()).map(view).collect()
-    }
-
     /// One session.
     pub async fn session(&self, who: &Principal, session: SessionId) -> Result<Session, ActError> {
         let permit = self.look(who, ReadSession { session }).await?;
@@ -172,9 +147,19 @@ impl Runtime {
         who: &Principal,
         new: NewSession,
     ) -> Result<Session, ActError> {
-        let fits = Kind::fits(&self.agents, new.agent.as_str(), new.mode.as_deref(), &new.command);
-        let fits = fits.map_err(StoreError::Unusable);
         let NewSession { worktree, agent, title, mode, model, command } = new;
+        let launcher = self.trees.launcher();
+        let (agent, fits) = match agent.as_str() == AUTO && command.is_empty() {
+            true => match self.ready_agent(who, worktree, mode.as_deref()).await {
+                Ok(ready) => (ready, Ok(())),
+                Err(why) => (agent, Err(why)),
+            },
+            false => {
+                let fits = Kind::fits(&self.agents, launcher, agent.as_str(), mode.as_deref(), &command);
+                (agent, fits)
+            }
+        };
+        let fits = fits.map_err(StoreError::Unusable);
         let act =
             CreateSession { session: SessionId::random(), worktree, agent, title, mode, model, command };
         let tree = self.trees.tree(worktree);

@@ -231,6 +231,14 @@ impl Store {
         Ok((AtWork { task: act.task, session: act.session, sealed }, session))
     }
 
+    /// The name and the address of whoever asked for a task; none if they are gone.
+    pub async fn who_asked(&self, work: &AtWork) -> Result<Option<(String, String)>, StoreError> {
+        let sql = "SELECT u.name, u.email FROM tasks t JOIN users u ON u.id = t.asked_by WHERE t.id = $1";
+        let Some(row) = self.engine.row(sql, &[work.task.to_string().into()]).await? else { return Ok(None) };
+        let Some(address) = row.opt_text(1)? else { return Ok(None) };
+        Ok(Some((row.text(0)?.to_owned(), address.to_owned())))
+    }
+
     /// Remembers the run of a task's sandbox.
     pub async fn name_run(&self, work: &AtWork, run: &str) -> Result<(), StoreError> {
         let mut tx = self.engine.write().await?;

@@ -56,6 +56,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("repo_at_work", "takes the task that is at work"),
     ("keep_standing", "takes the task that is at work"),
     ("stay", "takes what began by a permit to end a worktree, and opens again what that closed"),
+    ("who_asked", "takes the task that is at work"),
     ("end_task", "takes the task that is at work"),
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),

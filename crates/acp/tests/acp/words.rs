@@ -217,9 +217,10 @@ async fn ses_08_what_lacks_what_belongs_to_it_is_odd_at_its_place() {
         peer.say("next").await;
     }
     peer.send(json!({ "jsonrpc": "2.0", "method": "session/update", "params": { "sessionId": "another", "update": said("x") } })).await;
-    // What is not known is told once, however often it comes.
+    // What is not known is told once, however often it comes; what an agent adds to the protocol, by its sign, not at all.
     for _ in 0..3 {
         peer.update(json!({ "sessionUpdate": "levitation" })).await;
+        peer.send(json!({ "jsonrpc": "2.0", "method": "vendor/thing", "params": {} })).await;
         peer.send(json!({ "jsonrpc": "2.0", "method": "_vendor/thing", "params": {} })).await;
     }
     drop(peer);

@@ -25,6 +25,11 @@ impl Client {
         self.call("GET", "/api/v1/agents", NOTHING)
     }
 
+    /// The same, each started to hear which version it is.
+    pub fn checked_agents(&self) -> Called<AgentList> {
+        self.call("GET", "/api/v1/agents?check=true", NOTHING)
+    }
+
     /// Lists sessions, the newest first.
     pub fn sessions(&self, filter: &SessionFilter) -> Called<SessionPage> {
         let query = query(&[

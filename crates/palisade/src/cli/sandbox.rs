@@ -122,6 +122,9 @@ pub(crate) struct RunArgs {
     /// End everything when this process ends, which must be the one that started this one
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) parent: Option<u32>,
+    /// The command is the agent of this document, whatever it is called
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) known_as: Option<PathBuf>,
     /// How many seconds the command has to end by itself when it is stopped
     #[arg(long, value_name = "SECONDS", default_value_t = 5, hide = true, value_parser = clap::value_parser!(u64).range(..=60))]
     pub(crate) grace: u64,

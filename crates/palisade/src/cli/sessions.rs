@@ -8,7 +8,7 @@ pub(crate) enum SessionCommand {
     New {
         /// Where, by id or name
         worktree: String,
-        /// Which agent; `command` is any program, named behind `--`
+        /// Which agent; `auto` is one that is ready, `command` any program, named behind `--`
         #[arg(long, default_value = "palisade")]
         agent: String,
         /// How it is shown; the agent's name unless told
@@ -152,6 +152,11 @@ pub(crate) struct AcpArgs {
 pub(crate) enum AgentCommand {
     /// List them, with the modes that each has and the secrets that it uses
     List,
+    /// Say of each whether it is ready here: its program, its version, its secrets, its hosts, and what to do next
+    Doctor {
+        /// Only this one
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

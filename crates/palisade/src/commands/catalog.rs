@@ -48,6 +48,17 @@ pub(super) fn known(config: &Path, command: Option<&OsString>) -> Result<(Option
     Ok((found.filter(|_| command == program), home))
 }
 
+/// The agent of one document, named for its file, and what its home is called.
+pub(super) fn documented(file: &Path) -> Result<(Option<Agent>, String), Failure> {
+    let wrong = |why: &dyn std::fmt::Display| Failure::Sandbox(format!("`{}`: {why}", file.display()), 125);
+    let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
+    let bytes = run::bytes(file).map_err(Failure::file(file))?.ok_or_else(|| wrong(&"it is not there"))?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong(&"it is no text"))?;
+    let agent = Agent::parse(name, &text).map_err(|error| wrong(&error))?;
+    let home = agent.name.clone();
+    Ok((Some(agent), home))
+}
+
 /// The names of documents of the person's own, in order.
 fn names(config: &Path) -> Result<Vec<String>, Failure> {
     let folder = config.join("agents");

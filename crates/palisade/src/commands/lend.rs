@@ -5,6 +5,7 @@
 //! host to go to is not lent.
 
 mod vault;
+mod words;
 
 use agents::{Agent, Bound, Catalog};
 use egress::control::{Loan, Value};
@@ -13,35 +14,13 @@ use zeroize::Zeroizing;
 
 use self::vault::Borrowed;
 pub(super) use self::vault::{Lines, Vault};
+pub(super) use self::words::Words;
 use crate::failure::Failure;
 
 /// The variable whose secret is never sent, and signs instead.
 const SIGNING: &str = "AWS_SECRET_ACCESS_KEY";
 /// What is said of a secret that has no host; in words that are not taken for a secret with its value.
 const NOWHERE: &str = "nothing says where it goes; say it behind the name, as `NAME=HOST[:PORT]`";
-/// The least that has to be guessed of a word.
-const LEAST_RANDOM: usize = 20;
-/// How values of known services begin; longer ones first. What does not begin so keeps nothing of its own.
-const BEGINNINGS: [&str; 17] = [
-    "sk-ant-api03-",
-    "sk-ant-oat01-",
-    "sk-ant-",
-    "sk-proj-",
-    "sk-svcacct-",
-    "sk-or-v1-",
-    "sk-",
-    "github_pat_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "glpat-",
-    "npm_",
-    "pypi-",
-    "AIza",
-    "xoxb-",
-    "hf_",
-];
-
 /// Where a secret of an agent goes.
 fn places_of(bound: &Bound) -> Places {
     bound.hosts.iter().map(|host| (host.clone(), 443)).collect()
@@ -115,6 +94,7 @@ pub(super) struct Lending {
     /// What the daemon lends for as long as it holds these.
     pub(super) lines: Lines,
     catalog: Catalog,
+    words: Words,
 }
 
 impl Lending {
@@ -125,8 +105,9 @@ impl Lending {
         catalog: &Catalog,
         agent: Option<&Agent>,
         vault: &Vault<'_>,
+        words: Words,
     ) -> Result<Self, Failure> {
-        let mut lending = Self { catalog: catalog.clone(), ..Self::default() };
+        let mut lending = Self { catalog: catalog.clone(), words, ..Self::default() };
         for text in typed {
             lending.typed(Typed::of(text), vault)?;
         }
@@ -233,7 +214,7 @@ impl Lending {
             }
             Some(before) => before,
             None => {
-                let word = word_for(&value).map_err(|error| wrong(name, &error.to_string()))?;
+                let word = self.words.of(name, &value).map_err(|error| wrong(name, &error.to_string()))?;
                 let value = Value::new(std::mem::take(&mut *value));
                 let (name, signs) = (name.to_owned(), name == SIGNING);
                 self.loans.push_mut(Loan { name, word, value, signs, in_content: true, ..Loan::default() })
@@ -311,56 +292,4 @@ fn decoy_for(name: &str) -> Result<String, getrandom::Error> {
     let letter =
         |byte: u8| char::from(LETTERS.get(usize::from(byte) % LETTERS.len()).copied().unwrap_or(b'x'));
     Ok(begins.chars().chain(bytes.into_iter().map(letter)).collect())
-}
-
-/// A word without a shape.
-fn plain_word() -> Result<String, getrandom::Error> {
-    let mut bytes = [0; 20];
-    getrandom::fill(&mut bytes)?;
-    Ok(format!("palisade-{}", hex::encode(bytes)))
-}
-
-/// A word of the shape of a value: its beginning, if that says whose it is, and then other letters and digits.
-fn word_for(value: &str) -> Result<String, getrandom::Error> {
-    let beginning = BEGINNINGS.into_iter().find(|beginning| value.starts_with(beginning));
-    let Some(keeps) = beginning.map(str::len) else { return plain_word() };
-    let random = value.chars().skip(keeps).filter(char::is_ascii_alphanumeric).count();
-    if random < LEAST_RANDOM || !value.is_ascii() {
-        return plain_word();
-    }
-    let mut bytes = vec![0; value.len()];
-    getrandom::fill(&mut bytes)?;
-    let other = |(at, (letter, byte)): (usize, (char, u8))| {
-        let of = |first: u8, count: u8| char::from(first + byte % count);
-        match letter {
-            _ if at < keeps => letter,
-            'a'..='z' => of(b'a', 26),
-            'A'..='Z' => of(b'A', 26),
-            '0'..='9' => of(b'0', 10),
-            // Where signs stand tells something too.
-            _ => of(b'a', 26),
-        }
-    };
-    Ok(value.chars().zip(bytes).enumerate().map(other).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn egr_13_a_word_has_the_shape_of_its_value_and_tells_nothing_of_it() {
-        let value = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz0123456789_-AbCdAA";
-        let (word, other) = (word_for(value).unwrap(), word_for(value).unwrap());
-        assert_ne!(word, other);
-        assert!(word.starts_with("sk-ant-api03-") && word.len() == value.len(), "{word}");
-        assert!(!word[13..].contains(['-', '_']), "{word}");
-        // Nothing of a value whose service is not known.
-        for value in ["550e8400-e29b-41d4-a716-446655440000", "aX9_kQ2-fG7h_aX9_kQ2-fG7haX9_kQ2-fG7h"] {
-            assert!(word_for(value).unwrap().starts_with("palisade-"));
-        }
-        // Too little of this one could be other than it is.
-        assert!(word_for("sk-ant-api03-short").unwrap().starts_with("palisade-"));
-        assert!(word_for("pass word with spaces, ä").unwrap().starts_with("palisade-"));
-    }
 }

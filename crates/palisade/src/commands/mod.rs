@@ -2,6 +2,7 @@
 
 mod account;
 pub(crate) mod acp;
+mod agents;
 mod backup;
 mod bring;
 mod budget;
@@ -87,7 +88,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Repo(command) => repo::run(&session, command),
         Command::Worktree(command) => worktree::run(&session, command),
         Command::Session(command) => sessions::run(&session, command, cli.json),
-        Command::Agent(command) => sessions::agent(&session, &command),
+        Command::Agent(command) => agents::run(&session, &command),
         Command::Approval(command) => sessions::approval(&session, command),
         Command::Budget(command) => budget::run(&session, command),
         Command::Secret(command) => secret::run(&session, command, cli.json),

@@ -42,7 +42,7 @@ use self::login::Own;
 use self::seen::Seen;
 pub(super) use self::typed::Typed;
 use super::catalog;
-use super::lend::{self, Lending, Lines, Vault};
+use super::lend::{self, Lending, Lines, Vault, Words};
 use super::login::Renewal;
 use super::record::OwnRecord;
 use super::remembered;
@@ -117,8 +117,11 @@ impl Network {
         // Without a secret nothing has to be known of anybody.
         let lends = agent.is_some() || !args.secret.is_empty();
         let catalog = if lends { catalog::all(&home.config)? } else { Catalog::default() };
+        let catalog = agent.cloned().into_iter().fold(catalog, Catalog::with);
+        // Only an agent's home is one agent's.
+        let words = agent.map_or(Ok(Words::New), |_| Words::of_home(&caller.private_home))?;
         let Lending { mut loans, rules: bound, presets, lines, .. } =
-            Lending::of(&args.secret, &catalog, agent, vault)?;
+            Lending::of(&args.secret, &catalog, agent, vault, words)?;
         lend::decoys(&args.decoy, &mut loans)?;
         let Own { lent, rule, callbacks } = login::own(agent, &loans, &args.command, caller)?;
         let presets = presets.into_iter().chain(agent.into_iter().flat_map(|agent| agent.presets.clone()));

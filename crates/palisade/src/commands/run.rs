@@ -99,7 +99,10 @@ fn started(
     let parent = args.parent.map(starter).transpose()?;
     let home = Home::find(session.config.as_deref());
     record::is_own(&home.state)?;
-    let (agent, keeps) = catalog::known(&home.config, args.command.first())?;
+    let (agent, keeps) = match &args.known_as {
+        Some(document) => catalog::documented(document)?,
+        None => catalog::known(&home.config, args.command.first())?,
+    };
     let mut caller = caller(&home, &keeps)?;
     let run = RunId::new().map_err(|error| broken(&error))?;
     // First of all: by it the next run finds what this one leaves if it is killed.

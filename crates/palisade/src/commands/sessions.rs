@@ -15,7 +15,7 @@ use api::{
 use serde_json::{Value, json};
 
 use super::resolve;
-use crate::cli::{AgentCommand, ApprovalCommand, SessionCommand};
+use crate::cli::{ApprovalCommand, SessionCommand};
 use crate::failure::Failure;
 use crate::output::{self, Shown, moment, table};
 use crate::session::Session;
@@ -29,8 +29,13 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
         SessionCommand::New { worktree, agent, title, mode, model, command } => {
             let worktree = resolve::worktree(&client, &worktree)?;
             let agent = if command.is_empty() { agent } else { "command".to_owned() };
+            let is_auto = agent == "auto";
             let new = CreateSessionRequest { worktree, agent, title, mode, model, command };
-            Ok(show(&client.create_session(&new)?, &[]))
+            let made = client.create_session(&new)?;
+            if is_auto {
+                output::tell(&format!("`auto` is `{}` here; name another by --agent", made.agent));
+            }
+            Ok(show(&made, &[]))
         }
         SessionCommand::List { worktree, mine, closed } => {
             let worktree = worktree.map(|text| resolve::worktree(&client, &text)).transpose()?;
@@ -121,19 +126,6 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
         }
         SessionCommand::Resume { session } => Ok(show(&client.resume_session(&session)?, &[])),
         SessionCommand::Close { session } => Ok(show(&client.close_session(&session)?, &[])),
-    }
-}
-
-pub(super) fn agent(session: &Session, command: &AgentCommand) -> Result<Shown, Failure> {
-    match command {
-        AgentCommand::List => {
-            let all = session.client()?.agents()?.items;
-            let row = |one: &api::Agent| {
-                vec![one.name.clone(), one.title.clone(), one.modes.join(" "), one.secrets.join(" ")]
-            };
-            let rows: Vec<_> = all.iter().map(row).collect();
-            Ok(Shown::new(&all, table(&["NAME", "", "MODES", "SECRETS"], &rows)))
-        }
     }
 }
 

@@ -1,17 +1,17 @@
 //! What an agent's name means here: how it is started, what it may reach, which secrets it knows, what a mode is for it.
 
-use agents::{Bound, Catalog, Mode, Requests};
+use std::path::Path;
+
+use agents::{Agent, Bound, Catalog, Mode, Requests};
 use store::Session;
 
+use super::programs::installed;
 use crate::trees::Launcher;
 
 /// The agent that is any program.
 pub(super) const COMMAND: &str = "command";
-/// The program of the built-in agent, which is beside the launcher.
-const BUILT_IN: &str = "palisade-agent";
-
-/// What every sandbox sees of this machine.
-const SEEN: [&str; 4] = ["/usr", "/bin", "/lib", "/opt"];
+/// Any agent that is ready.
+pub(super) const AUTO: &str = "auto";
 
 /// How an agent is spoken to.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub(super) struct Kind {
     pub(super) how: How,
     /// Options of the launcher.
     pub(super) options: Vec<String>,
+    /// What is known of it, and how it is called: for the launcher, which reads it again.
+    pub(super) document: Option<(String, String)>,
     /// Secrets that it knows, and where each goes.
     pub(super) secrets: Vec<Bound>,
     /// What the agent itself calls the mode.
@@ -49,38 +51,52 @@ impl Kind {
     pub(super) fn of(session: &Session, all: &Catalog, launcher: &Launcher) -> Result<Self, String> {
         if session.agent.as_str() == COMMAND {
             let (how, requests) = (How::Plain(session.command.clone()), Requests::Refuse);
-            return Ok(Self { how, options: Vec::new(), secrets: Vec::new(), mode: None, requests });
+            let (options, secrets) = (Vec::new(), Vec::new());
+            return Ok(Self { how, options, document: None, secrets, mode: None, requests });
         }
         let Some(agent) = all.named(session.agent.as_str()) else {
             return Err(unknown(session.agent.as_str()));
         };
-        let mode = mode(session.mode.as_deref())?;
-        let none = || has_no_mode(&agent.name, session.mode.as_deref());
+        Self::known(agent, session.mode.as_deref(), launcher)
+    }
+
+    /// What an agent of the catalog is in a mode.
+    pub(super) fn known(agent: &Agent, wanted: Option<&str>, launcher: &Launcher) -> Result<Self, String> {
+        let mode = mode(wanted)?;
+        let none = || has_no_mode(&agent.name, wanted);
         let (how, mut command) = agent.how(mode).zip(agent.acp_in(mode)).ok_or_else(none)?;
         let mut options = Vec::new();
         if let Some(first) = command.first_mut() {
-            let program = if first == BUILT_IN { launcher.beside(BUILT_IN) } else { launcher.found(first) };
-            let program = program.ok_or_else(|| not_installed(first))?;
-            // What lies where every sandbox sees it is found there by its name; anything else is shown by itself.
-            if !SEEN.iter().any(|seen| program.starts_with(seen)) {
-                let program = program.display().to_string();
-                options.extend(["--ro".to_owned(), program.clone()]);
-                *first = program;
+            let found = installed(launcher, first).ok_or_else(|| not_installed(agent))?;
+            for path in found.shows {
+                options.extend(["--ro".to_owned(), path.display().to_string()]);
             }
+            *first = found.program;
         }
-        for preset in &agent.presets {
-            options.extend(["--preset".to_owned(), preset.clone()]);
-        }
-        for (name, value) in agent.environment.iter().chain(&how.environment) {
+        // What it always needs the launcher takes from its document.
+        for (name, value) in &how.environment {
             options.extend(["--env".to_owned(), format!("{name}={value}")]);
         }
+        let document = Some((agent.name.clone(), agent.text.clone()));
         let secrets = agent.secrets.clone();
-        Ok(Self { how: How::Acp(command), options, secrets, mode: how.id.clone(), requests: how.requests })
+        let (mode, requests) = (how.id.clone(), how.requests);
+        Ok(Self { how: How::Acp(command), options, document, secrets, mode, requests })
     }
 
-    /// Whether a session of this agent can be opened.
+    /// Writes what is known of it to where its runs keep their state, for the launcher.
+    pub(super) async fn write_document(&mut self, state: &Path) -> Result<(), String> {
+        let Some((name, text)) = self.document.take() else { return Ok(()) };
+        let file = state.join(format!("{name}.toml"));
+        let kept = tokio::fs::write(&file, text).await;
+        kept.map_err(|error| format!("what is known of `{name}` could not be written: {error}"))?;
+        self.options.extend(["--known-as".to_owned(), file.display().to_string()]);
+        Ok(())
+    }
+
+    /// Whether a session of this agent can be opened here.
     pub(super) fn fits(
         all: &Catalog,
+        launcher: &Launcher,
         name: &str,
         wanted: Option<&str>,
         command: &[String],
@@ -98,8 +114,31 @@ impl Kind {
         if agent.acp.is_empty() {
             return Err(format!("`{name}` does not speak the protocol that sessions use"));
         }
-        agent.how(mode(wanted)?).map(drop).ok_or_else(|| has_no_mode(name, wanted))
+        agent.how(mode(wanted)?).map(drop).ok_or_else(|| has_no_mode(name, wanted))?;
+        if is_installed(agent, launcher) { Ok(()) } else { Err(not_installed(agent)) }
     }
+}
+
+/// Whether the program is there by which this agent speaks the protocol.
+pub(super) fn is_installed(agent: &Agent, launcher: &Launcher) -> bool {
+    agent.acp.first().is_some_and(|first| installed(launcher, first).is_some())
+}
+
+/// The first agent that has this mode, whose program is there, and of whose secrets one is `in_vault`.
+pub(super) fn ready<'a>(
+    all: &'a Catalog,
+    launcher: &Launcher,
+    wanted: Option<&str>,
+    in_vault: impl Fn(&Bound) -> bool,
+) -> Result<&'a Agent, String> {
+    let mode = mode(wanted)?;
+    let is_ready = |agent: &&Agent| {
+        let mut enough = agent.secrets.iter().filter(|bound| !bound.spare);
+        agent.how(mode).is_some() && enough.any(&in_vault) && is_installed(agent, launcher)
+    };
+    all.iter().find(is_ready).ok_or_else(|| {
+        "no agent is ready: none is installed and has one of its secrets in the vault; `palisade agent doctor` tells what each lacks".into()
+    })
 }
 
 /// A mode by its word; the one that asks unless told.
@@ -109,9 +148,13 @@ fn mode(wanted: Option<&str>) -> Result<Mode, String> {
     })
 }
 
-fn not_installed(program: &str) -> String {
+/// What to do about an agent whose program is not there.
+pub(super) fn not_installed(agent: &Agent) -> String {
+    let program = agent.acp.first().map_or(agent.command.as_str(), String::as_str);
     format!(
-        "`{program}` is not installed where agents are looked for; install it, or say where it is by `agents.path`"
+        "`{program}`, by which `{}` is started, is not installed where agents are looked for; install it, or say where it is by \
+         `agents.path` (`palisade agent doctor {}`)",
+        agent.name, agent.name
     )
 }
 

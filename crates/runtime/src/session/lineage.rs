@@ -117,7 +117,13 @@ impl Runtime {
         let effect = async move |store: Arc<store::Store>, permit: Permit<SpawnSession>| {
             let (permit, row) = store.parent_of_new(permit).await?;
             let child = narrowed(&row, permit.act()).and_then(|child| {
-                Kind::fits(&this.agents, child.agent.as_str(), child.mode.as_deref(), &child.command)?;
+                Kind::fits(
+                    &this.agents,
+                    this.trees.launcher(),
+                    child.agent.as_str(),
+                    child.mode.as_deref(),
+                    &child.command,
+                )?;
                 Ok(child)
             });
             store.spawn_session(permit, child.map_err(StoreError::Unusable)?, this.bounds.reach()).await

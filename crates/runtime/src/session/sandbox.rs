@@ -218,6 +218,23 @@ async fn told_in(
     }
 }
 
+/// Has agents commit in the name of whoever asked: by the settings that the launcher reads, and by variables for those who read no settings
+/// of git, or get no variables. Options of the launcher.
+pub(super) async fn commits_as(state: &Path, name: &str, address: &str) -> Result<Vec<String>, String> {
+    let failed = |error: std::io::Error| format!("who commits could not be written down: {error}");
+    let folder = state.join("config/git");
+    tokio::fs::create_dir_all(&folder).await.map_err(failed)?;
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let text = format!("[user]\n\tname = {}\n\temail = {}\n", quoted(name), quoted(address));
+    tokio::fs::write(folder.join("config"), text).await.map_err(failed)?;
+    let mut options = Vec::new();
+    for role in ["AUTHOR", "COMMITTER"] {
+        options.extend(["--env".to_owned(), format!("GIT_{role}_NAME={name}")]);
+        options.extend(["--env".to_owned(), format!("GIT_{role}_EMAIL={address}")]);
+    }
+    Ok(options)
+}
+
 async fn read_report(path: &Path) -> Value {
     let Ok(file) = tokio::fs::File::open(path).await else { return Value::Null };
     let mut text = Vec::new();

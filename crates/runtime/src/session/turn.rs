@@ -206,7 +206,7 @@ impl<'a> Turn<'a> {
         let prompt = prompt.map_err(|why| format!("{SEALED}: {why}"))?;
         let shown = super::told::clean(&self.runtime.redactor, &prompt);
         self.say(StepKind::User, json!({ "text": shown })).await;
-        let kind = Kind::of(self.session, &self.runtime.agents, self.runtime.trees.launcher())?;
+        let mut kind = Kind::of(self.session, &self.runtime.agents, self.runtime.trees.launcher())?;
         let tree = self.runtime.trees.tree(self.session.worktree());
         if !tree.is_dir() {
             return Err(
@@ -214,12 +214,27 @@ impl<'a> Turn<'a> {
             );
         }
         let state = self.state()?;
+        kind.write_document(&state).await?;
         let secrets = self.lent(&kind).await;
-        let Kind { how, mut options, secrets: bound, mode, requests } = kind;
+        if let (true, Some(Bound { name, .. })) = (secrets.is_empty(), kind.secrets.first()) {
+            self.note(&format!(
+                "nothing that `{}` could sign in with is lent: none of its secrets is in the vault; `palisade secret add {name}` adds one",
+                self.session.agent
+            ))
+            .await;
+        }
+        let Kind { how, mut options, secrets: bound, mode, requests, document: _ } = kind;
+        if let Some((name, address)) = self.runtime.store.who_asked(self.work).await.ok().flatten() {
+            options.extend(sandbox::commits_as(&state, &name, &address).await?);
+        }
         let is_lent = |bound: &&Bound| secrets.iter().any(|(lent, _)| *lent == bound.name);
         for bound in bound.iter().filter(is_lent) {
             for host in &bound.hosts {
-                options.extend(["--secret".to_owned(), format!("env:{}={host}", bound.name)]);
+                let every = String::new();
+                let paths = if bound.paths.is_empty() { std::slice::from_ref(&every) } else { &bound.paths };
+                for path in paths {
+                    options.extend(["--secret".to_owned(), format!("env:{}={host}{path}", bound.name)]);
+                }
             }
         }
         let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());
@@ -429,7 +444,7 @@ async fn due(at: Option<Instant>) {
     }
 }
 
-fn with_complaint(text: &str, ended: &Ended) -> String {
+pub(super) fn with_complaint(text: &str, ended: &Ended) -> String {
     if ended.complaint.is_empty() { text.to_owned() } else { format!("{text}: {}", ended.complaint) }
 }
 

@@ -4,6 +4,7 @@
 //! run ends with the task that waits for it. The receipts and the ledger of these runs are in the daemon's data
 //! directory, below `runs`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -40,7 +41,14 @@ struct Said {
 }
 
 impl Launcher {
-    pub(super) fn new(program: PathBuf, state: PathBuf, path: String) -> Self {
+    pub(crate) fn new(program: PathBuf, state: PathBuf, path: String) -> Self {
+        // Without links, as a sandbox shows them.
+        let folders = path.split(':').filter(|folder| folder.starts_with('/'));
+        let folders = folders.map(|folder| {
+            let real = Path::new(folder).canonicalize();
+            real.map_or_else(|_| folder.to_owned(), |real| real.to_string_lossy().into_owned())
+        });
+        let path = folders.collect::<Vec<_>>().join(":");
         Self { program, state, path }
     }
 
@@ -166,8 +174,11 @@ impl Launcher {
 
     /// A program of an agent, where those are looked for.
     pub(crate) fn found(&self, name: &str) -> Option<PathBuf> {
-        let folders = self.path.split(':').filter(|folder| folder.starts_with('/'));
-        folders.map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
+        let is_program = |path: &PathBuf| {
+            let found = std::fs::metadata(path);
+            found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        self.path.split(':').map(|folder| Path::new(folder).join(name)).find(is_program)
     }
 
     /// Another program of the same package.

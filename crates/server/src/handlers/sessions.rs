@@ -80,16 +80,36 @@ fn stopping(what: &runtime::Stopping) -> Stopping {
     Stopping { task, state: state.to_owned() }
 }
 
+/// How the agents are told.
+#[derive(Debug, serde::Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AgentQuery {
+    /// Start each that is installed, in a sandbox without a network, to hear which version it is.
+    check: Option<bool>,
+}
+
 /// The agents that sessions can be opened with.
-#[utoipa::path(get, path = "/api/v1/agents", tag = "sessions", responses((status = 200, body = AgentList)))]
-pub(crate) async fn agents(State(app): State<App>, Caller(who): Caller) -> Answer<AgentList> {
+#[utoipa::path(get, path = "/api/v1/agents", tag = "sessions", params(AgentQuery), responses((status = 200, body = AgentList)))]
+pub(crate) async fn agents(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Query(query): Query<AgentQuery>,
+) -> Answer<AgentList> {
     let one = |agent: runtime::AgentView| Agent {
         name: agent.name,
         title: agent.title,
         modes: agent.modes,
         secrets: agent.secrets,
+        needs: agent.needs,
+        program: agent.program,
+        installed: agent.is_installed,
+        hosts: agent.hosts,
+        presets: agent.presets,
+        version: agent.version,
+        fault: agent.fault,
     };
-    Ok(axum::Json(AgentList { items: app.runtime.agents(&who).await?.into_iter().map(one).collect() }))
+    let all = app.runtime.agents(&who, query.check.unwrap_or(false)).await?;
+    Ok(axum::Json(AgentList { items: all.into_iter().map(one).collect() }))
 }
 
 /// Which sessions.

@@ -71,7 +71,15 @@ impl Questions {
         match turn.requests {
             Requests::Ask => {}
             Requests::Allow => return allow(question),
-            Requests::Refuse => return deny(question),
+            Requests::Refuse => {
+                let asks = turn.told.question(&question);
+                turn.say(
+                    StepKind::System,
+                    json!({ "text": "the mode of this session refuses this", "asks": asks }),
+                )
+                .await;
+                return deny(question);
+            }
         }
         self.drop_withdrawn(turn).await;
         self.asked += 1;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use acp::{AcpError, AgentSession, Limits, Stop, Stopped, Update};
+use model::StepKind;
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::asked::Questions;
@@ -25,6 +26,8 @@ struct Talk {
     fresh: Option<String>,
     /// Whether the agent was given what was said before as text.
     recalled: bool,
+    /// The model that it uses, as far as it tells.
+    model: Option<String>,
 }
 
 /// What is asked of the agent.
@@ -44,7 +47,8 @@ async fn talk(
     asking: Asking<'_>,
     opened: tokio::sync::watch::Sender<Option<AgentSession>>,
 ) -> Talk {
-    let mut talk = Talk { session: None, ended: Err(AcpError::Gone), fresh: None, recalled: false };
+    let mut talk =
+        Talk { session: None, ended: Err(AcpError::Gone), fresh: None, recalled: false, model: None };
     talk.ended = async {
         let abilities = agent.initialize(CLIENT, env!("CARGO_PKG_VERSION")).await?;
         if let Some(method) = asking.sign_in {
@@ -74,13 +78,14 @@ async fn talk(
             agent.set_model(&open.session, model).await?;
         }
         let begins_anew = asking.earlier.is_none() || talk.fresh.is_some();
-        match asking.record.filter(|_| begins_anew) {
-            Some(record) => {
-                talk.recalled = true;
-                agent.prompt_with(&open.session, &[record, asking.prompt]).await
-            }
+        let record = asking.record.filter(|_| begins_anew);
+        talk.recalled = record.is_some();
+        let ended = match record {
+            Some(record) => agent.prompt_with(&open.session, &[record, asking.prompt]).await,
             None => agent.prompt(&open.session, asking.prompt).await,
-        }
+        };
+        talk.model = agent.model().or_else(|| asking.model.map(str::to_owned)).or(open.model);
+        ended
     }
     .await;
     talk
@@ -190,7 +195,7 @@ impl Turn<'_> {
     }
 
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {
-        let Some(Talk { session, ended: came, fresh, recalled }) = over else {
+        let Some(Talk { session, ended: came, fresh, recalled, model }) = over else {
             return stopping.unwrap_or_else(|| {
                 Outcome::Failed(with_complaint("the agent ended before its turn did", ended))
             });
@@ -199,6 +204,10 @@ impl Turn<'_> {
             let how =
                 if recalled { "with what was said before as text" } else { "without what was said before" };
             self.note(&format!("the conversation begins anew, {how}: {why}")).await;
+        }
+        if let Some(model) = model {
+            let model = crate::session::told::clean(&self.runtime.redactor, &model);
+            self.say(StepKind::System, serde_json::json!({ "model": model })).await;
         }
         self.agent_session = session.map(|session| session.as_str().to_owned());
         if let Some(stopping) = stopping {

@@ -38,7 +38,7 @@ lint: ## format and lints; licences and bans where cargo-deny is installed
 
 bench: ## measure, side by side with references in one run
 	@scripts/setup bench
-	cargo build --release -p server -p egressd
+	cargo build --release -p server -p egressd -p acp_kit
 	$(STATIC)
 	cd bench && cargo run --release -- $(BENCH)
 

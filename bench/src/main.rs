@@ -22,6 +22,7 @@ mod peers;
 mod redact;
 mod report;
 mod scanners;
+mod sessions;
 mod vault;
 mod whole;
 mod wire;
@@ -74,6 +75,7 @@ enum Item {
     Vault,
     Daemon,
     Egress,
+    Sessions,
 }
 
 #[derive(Subcommand)]
@@ -167,6 +169,12 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
     if wanted(Item::Egress) {
         eprintln!("egress (other proxies too; this takes a few minutes) ...");
         let (more, said) = egress::rows(&arguments.palisade)?;
+        rows.extend(more);
+        notes.extend(said);
+    }
+    if wanted(Item::Sessions) {
+        machine::on_a_disk(&arguments.disk)?;
+        let (more, said) = sessions::rows(&arguments.daemon, &arguments.disk)?;
         rows.extend(more);
         notes.extend(said);
     }

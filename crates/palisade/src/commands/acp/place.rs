@@ -82,6 +82,8 @@ mod tests {
             created_at: 0,
             default_branch: None,
             fetched_at: None,
+            asks_for: None,
+            login: None,
         };
         let (outer, inner, like) = (at("a"), at("a/b"), at("a/bc"));
         let all = || {

@@ -52,6 +52,12 @@ fn acc_12_an_approval_is_for_the_effect_that_was_shown() {
     assert_eq!(owner.client.deny_approval(&session, &two.id, &deny).unwrap().state, "denied");
     ended(owner, &session, &task.id);
     assert_eq!(owner.client.worktree_files(&worktree, "second").unwrap_err().status(), Some(404));
+    assert_eq!((one.asks.get("hidden"), two.asks.get("hidden")), (None, None));
+
+    // Whoever decides is told when a part of it is masked.
+    owner.client.prompt_session(&session, "ask ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8").unwrap();
+    let three = asked(owner, &session);
+    assert!(three.asks["hidden"] == true && !three.asks.to_string().contains("k1L2m3N4"), "{three:?}");
 }
 
 /// ACC-13, ADV-A03: only a person with the right decides: no viewer, no stranger to the worktree, no Pass.
@@ -150,7 +156,11 @@ fn acc_14_what_was_asked_survives_the_daemon() {
         until("the task has a true end", || {
             tasks(&owner, session).iter().all(|task| task.state == "failed").then_some(())
         });
-        assert_eq!(owner.client.approvals(session, false).unwrap().items, [one.clone()], "it is there again");
+        assert_eq!(
+            owner.client.approvals(session, false).unwrap().items,
+            std::slice::from_ref(one),
+            "it is there again"
+        );
     }
     let (session, one) = &open[0];
     owner.client.allow_approval(session, &one.id, &allow(one)).unwrap();

@@ -178,7 +178,7 @@ fn ses_10_a_childs_end_is_told_once() {
     assert_eq!(told.len(), asked.len(), "once each: {told:?}");
     assert_eq!(told.iter().cloned().collect::<BTreeSet<_>>(), asked);
     assert!(!told.contains(&silent.session.id));
-    assert!(all.iter().any(|task| task.prompt.contains("done child 0")), "what it said is told");
+    assert!(all.iter().any(|task| task.prompt.contains("done > child 0")), "what it said is told");
     assert!(all.iter().any(|task| task.prompt.contains(" failed ")), "failures as well");
 }
 

@@ -49,8 +49,7 @@ impl Runtime {
         into: Option<String>,
         takes: bool,
     ) -> Result<WorktreeMerged, ActError> {
-        let (gate, caller, trees) = (Arc::clone(&self.gate), who.clone(), Arc::clone(&self.trees));
-        let as_of = gate.epoch().now();
+        let trees = Arc::clone(&self.trees);
         let effect = async move |store: Arc<Store>, permit: Permit<MergeWorktree>| {
             let (permit, row, repo, others) = store.worktree_to_merge(permit).await?;
             let tree = with_tree(row.tree)?;
@@ -62,12 +61,9 @@ impl Runtime {
                     "`{into}` is the worktree's own branch; name another"
                 )));
             }
-            // A branch of a worktree that the caller may not know of is as if that one had it.
-            let hides = |other: &Worktree| {
-                other.tree.as_ref().is_some_and(|tree| tree.branch == into)
-                    && !gate.may_read(&caller, &other.facts(), as_of)
-            };
-            if !may_be_named(&into) || others.iter().any(hides) {
+            // A branch of another worktree is that one's, also while it is archived.
+            let is_theirs = |other: &Worktree| other.tree.as_ref().is_some_and(|tree| tree.branch == into);
+            if !may_be_named(&into) || others.iter().any(is_theirs) {
                 return Err(StoreError::Unusable(RepositoryError::InUse(into).to_string()));
             }
             let message = format!("Merge worktree {} into {into}", row.name);

@@ -290,8 +290,13 @@ impl Runtime {
     ) -> Result<Session, ActError> {
         let this = Arc::clone(self);
         let effect = async move |store: Arc<store::Store>, permit| {
-            let row = store.close_session(permit).await?;
+            let (row, dropped) = store.close_session(permit).await?;
             this.desk.end(session, None, Wish::Closed);
+            for task in dropped {
+                let body =
+                    json!({ "state": "stopped", "text": "the session was closed before its turn came" });
+                this.journal.write_soon(session, Some(task), StepKind::Result, body).await;
+            }
             Ok(row)
         };
         self.perform(who, CloseSession { session }, effect).await

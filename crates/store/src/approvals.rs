@@ -139,6 +139,14 @@ impl Store {
             claim: act.claim,
         };
         let keep = match act.wider {
+            Some(wider)
+                if wider.beneath.is_some()
+                    && !["read", "edit", "delete", "move", "search"].contains(&same.kind.as_str()) =>
+            {
+                return unusable(
+                    "only effects on files can be allowed beneath a directory; allow this one itself",
+                );
+            }
             Some(wider) => {
                 let likeness = same.likeness.clone().filter(|_| wider.beneath.is_none());
                 let (scope, beneath, uses, lasts) = (wider.scope, wider.beneath, wider.uses, wider.lasts);

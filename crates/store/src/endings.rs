@@ -106,6 +106,13 @@ impl Store {
         if tx.exec(sql, &args).await? == 0 {
             return Err(StoreError::Missing("worktree"));
         }
+        // What was opened while it was being ended ends as well.
+        let sql = "UPDATE sessions SET closed_at = $2 WHERE worktree = $1 AND closed_at IS NULL";
+        tx.exec(sql, &[act.worktree.to_string().into(), ending.at.into()]).await?;
+        let sql = "UPDATE tasks SET state = 'stopped', why = $2, ended_at = $3, prompt = NULL WHERE state = 'queued' \
+                   AND session IN (SELECT id FROM sessions WHERE worktree = $1)";
+        let why = "its worktree was deleted before its turn came";
+        tx.exec(sql, &[act.worktree.to_string().into(), why.into(), ending.at.into()]).await?;
         forget_secrets(&mut tx, SecretOwner::Worktree(act.worktree)).await?;
         self.finish(tx, EventKind::WorktreeDeleted, act.worktree).await
     }

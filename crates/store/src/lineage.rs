@@ -14,6 +14,9 @@ use crate::{Store, StoreError};
 /// Sessions of one tree that are told at once.
 const MOST_TOLD: i64 = 1_000;
 
+/// Steps that a fork takes along.
+const MOST_COPIED: i64 = 50_000;
+
 /// How far sessions may open others.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
@@ -79,6 +82,11 @@ impl Store {
             return Err(StoreError::Unusable(format!(
                 "there is no step {at}; the last is {} (`palisade session export` tells them)",
                 parent.steps
+            )));
+        }
+        if at > MOST_COPIED {
+            return Err(StoreError::Unusable(format!(
+                "a fork has {MOST_COPIED} steps at most; name an earlier place, or open a session and say what it needs to know"
             )));
         }
         let mut tx = self.engine.write().await?;

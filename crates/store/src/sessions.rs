@@ -195,7 +195,11 @@ impl Store {
     }
 
     /// Finishes a session: nothing waits any more. What is at work is ended by whoever runs it.
-    pub async fn close_session(&self, permit: Permit<CloseSession>) -> Result<Session, StoreError> {
+    /// Tells which tasks will not be begun.
+    pub async fn close_session(
+        &self,
+        permit: Permit<CloseSession>,
+    ) -> Result<(Session, Vec<TaskId>), StoreError> {
         let session = permit.into_act().session;
         let now = self.clock.now();
         let mut tx = self.engine.write().await?;
@@ -203,6 +207,9 @@ impl Store {
         if tx.exec(sql, &[session.to_string().into(), now.into()]).await? == 0 {
             return Err(StoreError::Missing("session"));
         }
+        let sql = "SELECT id FROM tasks WHERE session = $1 AND state = 'queued' ORDER BY seq";
+        let rows = tx.rows(sql, &[session.to_string().into()]).await?;
+        let dropped = rows.iter().map(|row| parsed(row, 0)).collect::<Result<_, _>>()?;
         let sql = "UPDATE tasks SET state = 'stopped', why = $2, ended_at = $3, prompt = NULL \
                    WHERE session = $1 AND state = 'queued'";
         let why = "the session was closed before its turn came";
@@ -213,7 +220,7 @@ impl Store {
         }
         self.note_end(&mut tx, session).await?;
         self.session_changed(tx, session).await?;
-        self.session_row(session).await
+        Ok((self.session_row(session).await?, dropped))
     }
 
     pub(crate) async fn session_changed(&self, mut tx: Tx, session: SessionId) -> Result<(), StoreError> {

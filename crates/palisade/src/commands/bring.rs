@@ -67,7 +67,9 @@ pub(super) fn bring(directory: &Path, merged: &api::WorktreeMerge) -> Result<Bro
                 merged.into
             ));
         }
-        if let Err(why) = git(tree, &["merge", "--quiet", "--ff-only", "--no-stat", &new]) {
+        if let Err(why) =
+            git(tree, &["merge", "--quiet", "--ff-only", "--no-stat", "--no-overwrite-ignore", &new])
+        {
             return left(why.to_string());
         }
         "checked-out"

@@ -219,6 +219,10 @@ fn asked(one: &Approval) -> String {
             shown.push_str(&format!("  {name:7} {}\n", value.to_string().escape_debug()));
         }
     }
+    if one.asks.get("hidden").and_then(Value::as_bool) == Some(true) {
+        shown.push_str(effect::HIDDEN);
+        shown.push('\n');
+    }
     for choice in one.asks.get("choices").and_then(Value::as_array).into_iter().flatten() {
         let word = |name: &str| {
             choice.get(name).and_then(Value::as_str).unwrap_or_default().escape_debug().to_string()

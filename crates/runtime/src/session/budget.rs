@@ -39,6 +39,9 @@ impl Default for UsualBudgets {
     }
 }
 
+/// What an agent may tell of one turn, at most: more is not believed, and sums stay within what a database adds up.
+const BELIEVED: i64 = 1_000_000_000_000;
+
 /// What a task spent and nobody kept yet.
 #[derive(Debug)]
 pub(super) struct Purse {
@@ -50,13 +53,15 @@ pub(super) struct Purse {
     kept: Instant,
     /// What was allowed beyond a budget.
     extended: Vec<(Allowance, i64)>,
+    /// Whether what was kept is still to be compared.
+    unjudged: bool,
 }
 
 impl Purse {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         let (more, extended) = (Spending::default(), Vec::new());
-        Self { more, told_cost: 0, told_tokens: 0, at: now, kept: now, extended }
+        Self { more, told_cost: 0, told_tokens: 0, at: now, kept: now, extended, unjudged: false }
     }
 
     /// Time that passed since this was last said; none of it counts while the task stood still.
@@ -113,11 +118,13 @@ impl Purse {
     }
 
     fn cost_is(&mut self, total: i64) {
+        let total = total.min(BELIEVED);
         self.more.cost = self.more.cost.saturating_add((total - self.told_cost).max(0));
         self.told_cost = self.told_cost.max(total);
     }
 
     fn tokens_are(&mut self, total: i64) {
+        let total = total.min(BELIEVED);
         self.more.tokens = self.more.tokens.saturating_add((total - self.told_tokens).max(0));
         self.told_tokens = self.told_tokens.max(total);
     }
@@ -164,10 +171,14 @@ impl Turn<'_> {
 
     /// Keeps what was spent, and tells a budget that is spent by it.
     pub(super) async fn over(&mut self) -> Option<BudgetStanding> {
-        let more = self.purse.due(false)?;
-        self.keep(more).await;
+        match self.purse.due(false) {
+            Some(more) => self.keep(more).await,
+            None if self.purse.unjudged => {}
+            None => return None,
+        }
         let standings =
             self.runtime.store.standings(self.spender(), &self.runtime.bounds.usual.budgets).await;
+        self.purse.unjudged = standings.is_err();
         match standings {
             Ok(standings) => standings.into_iter().find(|one| self.purse.is_over(one)),
             Err(error) => {

@@ -10,10 +10,14 @@ use std::sync::Arc;
 use access::{Principal, ReadSession, RevokeConsent};
 use acp::{CallChange, Content, Question};
 use model::{ApprovalId, ConsentId, SessionId};
+use serde_json::Value;
 use store::{AtWork, Consent};
 
 use super::told;
 use crate::{ActError, Runtime};
+
+/// Kinds of effects that are about the paths that they name, and nothing else.
+const ON_PATHS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
 
 /// Whether this consent covers what is asked, in a worktree whose tree is there.
 pub(super) fn covers(consent: &Consent, question: &Question, tree: &Path) -> bool {
@@ -23,7 +27,9 @@ pub(super) fn covers(consent: &Consent, question: &Question, tree: &Path) -> boo
     }
     match (&consent.likeness, &consent.beneath) {
         (Some(likeness), _) => told::likeness(question).as_ref() == Some(likeness),
-        (None, Some(directory)) => all_beneath(call, tree, Path::new(directory)),
+        (None, Some(directory)) => {
+            ON_PATHS.contains(&consent.kind.as_str()) && all_beneath(call, tree, Path::new(directory))
+        }
         (None, None) => false,
     }
 }
@@ -38,14 +44,33 @@ fn all_beneath(call: &CallChange, tree: &Path, directory: &Path) -> bool {
     let mut named = false;
     for path in locations.chain(diffs) {
         named = true;
-        let path = Path::new(path);
-        let Ok(inside) = path.strip_prefix(tree) else { return false };
-        let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        if !plain || !inside.starts_with(directory) {
+        if !is_beneath(Path::new(path), tree, directory) {
             return false;
         }
     }
-    named
+    named && call.input.as_ref().is_none_or(|input| input_is_beneath(input, tree, directory))
+}
+
+fn is_beneath(path: &Path, tree: &Path, directory: &Path) -> bool {
+    let plain = path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    plain && path.strip_prefix(tree).is_ok_and(|inside| inside.starts_with(directory))
+}
+
+/// Whether every field of what a tool is given that looks like a path lies there as well.
+fn input_is_beneath(input: &Value, tree: &Path, directory: &Path) -> bool {
+    match input {
+        Value::Object(fields) => fields.iter().all(|(name, value)| {
+            let name = name.to_ascii_lowercase();
+            let names_one =
+                ["path", "file", "dir", "cwd", "target", "dest"].iter().any(|word| name.contains(word));
+            match value {
+                Value::String(text) if names_one => is_beneath(&tree.join(text), tree, directory),
+                other => input_is_beneath(other, tree, directory),
+            }
+        }),
+        Value::Array(all) => all.iter().all(|one| input_is_beneath(one, tree, directory)),
+        _ => true,
+    }
 }
 
 impl Runtime {
@@ -151,6 +176,20 @@ mod tests {
             (&[""], &[]),
         ] {
             assert!(!covered(paths, diffs), "{paths:?} {diffs:?}");
+        }
+        // What the tool is given is looked at, too.
+        let with = |input: Value| CallChange { input: Some(input), ..call(&["/w/tree/src/a"], &[]) };
+        assert!(all_beneath(
+            &with(serde_json::json!({ "file_path": "/w/tree/src/a", "text": "/etc" })),
+            tree,
+            src
+        ));
+        for input in [
+            serde_json::json!({ "file_path": "/etc/passwd" }),
+            serde_json::json!({ "edits": [{ "path": "src/../x" }] }),
+            serde_json::json!({ "destination": "x" }),
+        ] {
+            assert!(!all_beneath(&with(input.clone()), tree, src), "{input}");
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Desk {
     seats: Arc<Semaphore>,
     at_work: Mutex<HashMap<SessionId, Working>>,
     asked: Mutex<HashMap<ApprovalId, oneshot::Sender<Option<String>>>>,
+    /// Sessions that are looked at again later, and when.
+    resting: Mutex<HashMap<SessionId, Instant>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +82,7 @@ impl Default for Desk {
             seats: Arc::new(Semaphore::new(MOST)),
             at_work: Mutex::default(),
             asked: Mutex::default(),
+            resting: Mutex::default(),
         }
     }
 }
@@ -134,6 +137,19 @@ impl Desk {
         let (wish, _) = watch::channel(None);
         working.insert(session, Working { task, worktree: Some(worktree), asked_by: None, wish });
         Some(Leaving(self, session))
+    }
+
+    /// Looks at a session again after a while; until then it takes nobody's place.
+    fn rest(&self, session: SessionId) {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.insert(session, Instant::now() + EVERY);
+    }
+
+    /// Whether a session is to be looked at later.
+    fn rests(&self, session: SessionId) -> bool {
+        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+        resting.retain(|_, until| *until > Instant::now());
+        resting.contains_key(&session)
     }
 
     /// A question that waits; the answer comes to whoever asked.
@@ -200,7 +216,14 @@ impl Runtime {
 
     async fn begin_waiting(self: &Arc<Self>, begun: &mut JoinSet<()>) -> Result<(), StoreError> {
         let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+        // Nothing is begun that could not be kept; what waits stays.
+        if self.store.is_tight() {
+            return Ok(());
+        }
         for waiting in self.store.waiting_tasks(most).await? {
+            if self.desk.rests(waiting.session) {
+                continue;
+            }
             let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
             let (wish, wishes) = watch::channel(None);
             let facts = self.gate.session(waiting.session).await.ok().flatten();
@@ -234,7 +257,7 @@ impl Runtime {
             Ok(None) => return self.refuse(session, task, "whoever asked for it is not who they were").await,
             Err(error) => {
                 tracing::warn!(error = %error.0, "who asked for a task cannot be told now");
-                return tokio::time::sleep(EVERY).await;
+                return self.desk.rest(session);
             }
         };
         match self.spent_before(session, &who).await {
@@ -242,7 +265,7 @@ impl Runtime {
             Ok(Some(spent)) => return self.wait_for_budget(session, task, &spent).await,
             Err(error) => {
                 tracing::warn!(%error, "what was spent cannot be told now");
-                return tokio::time::sleep(EVERY).await;
+                return self.desk.rest(session);
             }
         }
         let (this, asker) = (Arc::clone(&self), who.clone());
@@ -270,12 +293,12 @@ impl Runtime {
             Ok(_) => {}
             Err(ActError::Denied(denied)) if denied.reason() == Reason::Unavailable => {
                 tracing::warn!(%denied, "a task could not be begun; it is tried again");
-                tokio::time::sleep(EVERY).await;
+                self.desk.rest(session);
             }
             Err(ActError::Denied(denied)) => self.refuse(session, task, &refused(&denied)).await,
             Err(error) => {
                 tracing::error!(%error, %task, "a task could not be begun, or its end not be kept");
-                tokio::time::sleep(EVERY).await;
+                self.desk.rest(session);
             }
         }
     }
@@ -283,7 +306,7 @@ impl Runtime {
     /// Keeps a task back that would spend what there is no more of: for a while, or until somebody lets it go on.
     async fn wait_for_budget(&self, session: SessionId, task: TaskId, spent: &BudgetStanding) {
         if (1..=SHORT).contains(&spent.budget.period) {
-            return tokio::time::sleep(EVERY).await;
+            return self.desk.rest(session);
         }
         self.note_spent(session, spent).await;
         let why =

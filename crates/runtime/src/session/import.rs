@@ -16,6 +16,8 @@ use zeroize::Zeroizing;
 use super::told;
 use crate::{ActError, Runtime};
 
+/// Parts of one record; more is told as an error.
+const MOST_PARTS: usize = 1_000;
 /// Characters of a title that is made of a call's arguments, and bytes of a name.
 const TITLE: usize = 120;
 const NAME: usize = 200;
@@ -175,6 +177,9 @@ impl<'a> Reading<'a> {
         }
         if blocks.is_empty() {
             return self.error("the record has nothing in it");
+        }
+        if blocks.len() > MOST_PARTS {
+            return self.error(&format!("the record has {} parts, which is too many", blocks.len()));
         }
         for block in blocks {
             match self.block(who, block) {

@@ -154,11 +154,14 @@ impl Runtime {
 
     /// Tells parents of children that came to their end.
     pub(super) async fn tell_parents(self: &Arc<Self>) -> Result<(), StoreError> {
+        if self.store.is_tight() {
+            return Ok(());
+        }
         for notice in self.store.due_notices(AT_ONCE).await? {
             let (child, parent) = (notice.child, notice.parent);
             match self.tell_parent(notice).await {
-                Told::Once => {}
-                Told::Later => return Ok(()),
+                // One that cannot be told now keeps no other from it.
+                Told::Once | Told::Later => {}
                 Told::Never(why) => {
                     self.store.drop_notice(child).await?;
                     let text = format!(
@@ -224,7 +227,9 @@ impl Runtime {
         pieces.reverse();
         let whole: String = pieces.concat();
         let over = whole.chars().count().saturating_sub(LAST_SAID);
-        Ok(whole.chars().skip(over).collect())
+        let end: String = whole.chars().skip(over).collect();
+        // Marked line by line: nothing in it can pass for ours.
+        Ok(end.lines().map(|line| format!("> {line}")).collect::<Vec<_>>().join("\n"))
     }
 }
 

@@ -89,7 +89,13 @@ impl Told {
 
     /// What an agent asks for, as an effect that can be decided on.
     pub(super) fn question(&self, question: &Question) -> Value {
-        self.words().question(question)
+        let mut shown = self.words().question(question);
+        // Whoever decides is told that there is something that they do not see.
+        let hides = hides(&shown, &tamed(&Words(None).question(question)));
+        if let Some(fields) = shown.as_object_mut().filter(|_| hides) {
+            fields.insert("hidden".into(), json!(true));
+        }
+        shown
     }
 
     fn words(&self) -> Words<'_> {
@@ -291,6 +297,31 @@ impl Words<'_> {
     }
 }
 
+/// Whether a text of the first document is not that of the second, and something in it is masked.
+fn hides(shown: &Value, whole: &Value) -> bool {
+    match (shown, whole) {
+        (Value::String(shown), Value::String(whole)) => shown != whole && shown.contains(redact::MARK),
+        (Value::Array(shown), Value::Array(whole)) => {
+            shown.len() != whole.len() || shown.iter().zip(whole).any(|(shown, whole)| hides(shown, whole))
+        }
+        (Value::Object(shown), Value::Object(whole)) => shown.iter().any(|(name, one)| {
+            whole.get(name).map_or_else(|| name.contains(redact::MARK), |whole| hides(one, whole))
+        }),
+        (shown, whole) => shown != whole,
+    }
+}
+
+/// A document whose texts do nothing to a terminal.
+fn tamed(value: &Value) -> Value {
+    let tame = |text: &str| String::from_utf8_lossy(&redact::tame(text.as_bytes())).into_owned();
+    match value {
+        Value::String(text) => Value::String(tame(text)),
+        Value::Array(all) => all.iter().map(tamed).collect(),
+        Value::Object(all) => Value::Object(all.iter().map(|(name, one)| (tame(name), tamed(one))).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
 /// Text without secrets that does nothing to a terminal.
 pub(super) fn clean(redactor: &Redactor, text: &str) -> String {
     let scrubbed = redactor.scrub(text);
@@ -339,6 +370,21 @@ mod tests {
             all.extend(told.rest());
             assert!(!texts(&all).contains("k1L2m3N4"), "{cut}: {}", texts(&all));
         }
+    }
+
+    #[test]
+    fn acc_12_what_is_masked_is_known_to_be() {
+        let whole = json!({ "a": ["x *** y", { "b": "z" }] });
+        assert!(!hides(&whole, &whole));
+        assert!(
+            hides(&json!({ "a": ["x ***", { "b": "z" }] }), &whole),
+            "a mark in the text itself hides no mask"
+        );
+        assert!(!hides(
+            &json!({ "a": ["x *** y", { "b": "~/z" }] }),
+            &json!({ "a": ["x *** y", { "b": "/h/z" }] })
+        ));
+        assert!(hides(&json!({ "***": 1 }), &json!({ "s3cr3t": 1 })));
     }
 
     #[test]

@@ -275,12 +275,21 @@ impl<'a> Turn<'a> {
         lent
     }
 
-    /// What was said before this task, for an agent that does not remember it.
+    /// What was said before this task, for an agent that does not remember it: as much of the newest as fits.
     async fn record(&self) -> Option<String> {
-        let read = access::ReadSession { session: self.work.session() };
-        let permit = self.runtime.look(self.who, read).await.ok()?;
-        let steps = self.runtime.store.steps_before(permit, self.begun_at, super::recall::STEPS).await;
-        steps.ok().and_then(|steps| super::recall::record(&steps))
+        let mut recall = super::recall::Recall::default();
+        let mut before = self.begun_at;
+        loop {
+            let read = access::ReadSession { session: self.work.session() };
+            let permit = self.runtime.look(self.who, read).await.ok()?;
+            let steps = self.runtime.store.steps_before(permit, before, super::recall::PAGE).await.ok()?;
+            let Some(last) = steps.last().map(|step| step.seq) else { break };
+            if !recall.takes(&steps) {
+                break;
+            }
+            before = last;
+        }
+        recall.told()
     }
 
     async fn carried_out(&mut self, wanted: &Wanted, how: How, prompt: &str) -> Outcome {

@@ -16,6 +16,10 @@ const MANY: usize = 20;
 /// Bytes of a change that is compared line by line.
 const COMPARED: usize = 256 << 10;
 
+/// What is said where not all of an effect is shown.
+pub(super) const HIDDEN: &str =
+    "  ! a part of this is not shown, because it looks like a secret; what is hidden may be more than that";
+
 /// The lines that show it.
 pub(super) fn shown(asks: &Value) -> Vec<String> {
     let call = asks.get("call").unwrap_or(&Value::Null);
@@ -35,6 +39,17 @@ pub(super) fn shown(asks: &Value) -> Vec<String> {
             Some(command) => lines.push(format!("  command  {}", line(&command.to_string()))),
             None => lines.push(format!("  input    {}", line(&input.to_string()))),
         }
+        let rest: serde_json::Map<String, Value> = input
+            .as_object()
+            .filter(|fields| fields.contains_key("command"))
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| *name != "command")
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if !rest.is_empty() {
+            lines.push(format!("  with     {}", line(&Value::Object(rest).to_string())));
+        }
     }
     let mut contents = Vec::new();
     for content in list("content").take(MANY) {
@@ -44,6 +59,9 @@ pub(super) fn shown(asks: &Value) -> Vec<String> {
     let more = list("content").count().saturating_sub(MANY);
     if more > 0 {
         lines.push(format!("  [{more} more changes: `palisade approval list` shows them]"));
+    }
+    if asks.get("hidden").and_then(Value::as_bool) == Some(true) {
+        lines.push(HIDDEN.to_owned());
     }
     lines
 }

@@ -19,6 +19,7 @@ use crate::session::{budget, told};
 
 /// What kind of question it is that no agent asks.
 const BUDGET: &str = "budget";
+const SPENT: &str = "a budget is spent: the agent stands still until somebody decides";
 /// Questions of one turn that people are asked; more are denied.
 const MOST_ASKED: usize = 500;
 
@@ -33,7 +34,7 @@ struct Open {
 /// Who asks.
 enum Asks {
     /// The agent.
-    Agent(Question),
+    Agent(Box<Question>),
     /// We do, because this is spent.
     Budget(BudgetStanding),
 }
@@ -100,18 +101,17 @@ impl Questions {
         self.answers.spawn(async move { (id, heard.await.ok().flatten()) });
         // Somebody may have consented before; then the answer is on its way.
         turn.runtime.consented(turn.work, id, &effect, &question, tree).await;
-        self.open.push(Open { id, asks: Asks::Agent(question), since: Instant::now(), seen: None });
+        self.open.push(Open { id, asks: Asks::Agent(Box::new(question)), since: Instant::now(), seen: None });
     }
 
     /// Asks whether more may be spent; the agent stands still until somebody says so.
     async fn open_budget(&mut self, turn: &Turn<'_>, wanted: &Wanted, agent: &Agent, spent: BudgetStanding) {
-        self.freeze(turn, wanted, agent, "a budget is spent: the agent stands still until somebody decides")
-            .await;
+        self.freeze(turn, wanted, agent, SPENT).await;
         turn.runtime.note_spent(turn.work.session(), &spent).await;
         let id = ApprovalId::random();
         let title = format!("go on beyond {}, of which {} are spent", spent.budget, spent.spent);
         let body = json!({
-            "call": { "title": title, "kind": BUDGET },
+            "call": { "call": id, "title": title, "kind": BUDGET },
             "budget": budget::told(&spent),
             "choices": [
                 { "id": "extend", "name": "Go on, as much again", "kind": "allow_once" },
@@ -166,7 +166,7 @@ impl Questions {
         .await;
         match (one.asks, choice) {
             (Asks::Agent(question), Some(choice)) => question.answer(&choice),
-            (Asks::Agent(question), None) => deny(question),
+            (Asks::Agent(question), None) => deny(*question),
             (Asks::Budget(spent), Some(_)) => turn.purse.extend(&spent.budget),
             (Asks::Budget(spent), None) => {
                 return Some(Outcome::Spent(format!("{} are spent, and nobody allowed more", spent.budget)));
@@ -239,7 +239,9 @@ impl Questions {
                 }
             }
         }
-        if !is_attended && self.frozen.is_none() {
+        if self.open.iter().any(Open::is_budget) {
+            self.freeze(turn, wanted, agent, SPENT).await;
+        } else if !is_attended && self.frozen.is_none() {
             self.freeze(
                 turn,
                 wanted,
@@ -271,10 +273,12 @@ impl Questions {
 
     /// Lets the agent go on, if it stands still.
     pub(super) async fn thaw(&mut self, turn: &Turn<'_>, wanted: &Wanted, _agent: &Agent) {
-        let Some(run) = self.frozen.take() else { return };
+        let Some(run) = self.frozen.clone() else { return };
         if let Err(error) = sandbox::tell(turn.runtime.trees.launcher(), wanted, "thaw", &run).await {
-            tracing::error!(%error, "an agent that stands still could not be made to go on");
+            tracing::error!(%error, "an agent that stands still could not be made to go on; it is tried again");
+            return;
         }
+        self.frozen = None;
         if let Err(error) = turn.runtime.store.hold_task(turn.work, false).await {
             tracing::warn!(%error, "that a task goes on could not be kept");
         }

@@ -468,6 +468,7 @@ calls! { s, who;
     "worktrees_diff" => { let id = s.tree(); } worktree_diff(&id);
     "worktrees_files" => { let id = s.tree(); } worktree_files(&id, "");
     "sessions_agents" => agents();
+    "sessions_check" => checked_agents();
     "sessions_list" => sessions(&SessionFilter::default());
     "sessions_create" => { let body = new_session(&s.tree()); } create_session(&body);
     "sessions_import" => { let body = new_import(&s.tree()); } import_session(&body);

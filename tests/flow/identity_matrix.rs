@@ -59,6 +59,7 @@ GET    /api/v1/worktrees/{worktree}/log           | runs:read   | 200/200 | 200/
 GET    /api/v1/worktrees/{worktree}/diff          | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/worktrees/{worktree}/files         | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 GET    /api/v1/agents                             | runs:read   | 200     | 200     | 200     | 200
+POST   /api/v1/agents/check                       | runs:write  | 403     | 200     | 200     | 200
 GET    /api/v1/sessions                           | runs:read   | 200     | 200     | 200     | 200
 POST   /api/v1/sessions                           | runs:write  | 403     | 201     | 201     | 201
 POST   /api/v1/sessions/import                    | runs:write  | 403     | 201     | 201     | 201

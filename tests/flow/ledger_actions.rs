@@ -201,6 +201,7 @@ impl Stage {
             }
             "worktree.merge" => client.merge_worktree(&self.tree(), &api::MergeRequest::default()).map(drop),
             "worktree.push" => client.push_worktree(&self.tree(), &api::PushRequest::default()).map(drop),
+            "agent.check" => client.checked_agents().map(drop),
             "session.list" => client.sessions(&api::SessionFilter::default()).map(drop),
             "session.read" => client.session(&self.session(who)).map(drop),
             "session.create" => client.create_session(&crate::calls::new_session(&self.tree())).map(drop),

@@ -210,7 +210,7 @@ const COMMANDS: &[(&str, Line)] = &[
         }),
     ),
     ("worktree delete", Calls("worktrees_delete", |s, _| words(["worktree", "delete", &s.worktree()]))),
-    ("agent doctor", Calls("sessions_agents", |_, _| words(["agent", "doctor"]))),
+    ("agent doctor", Calls("sessions_check", |_, _| words(["agent", "doctor"]))),
     ("agent list", Calls("sessions_agents", |_, _| words(["agent", "list"]))),
     ("session list", Calls("sessions_list", |_, _| words(["session", "list"]))),
     ("session new", Calls("sessions_create", |s, _| words(["session", "new", &s.tree(), "--agent", "fake"]))),

@@ -200,6 +200,7 @@ actions! {
     WORKTREE_MERGE = "worktree.merge", Write, Widens;
     WORKTREE_PUSH = "worktree.push", Manage, Widens;
 
+    AGENT_CHECK = "agent.check", Write, Widens;
     SESSION_LIST = "session.list", Read, Read;
     SESSION_READ = "session.read", Read, Read;
     SESSION_CREATE = "session.create", Write, Widens;
@@ -215,7 +216,7 @@ actions! {
     SESSION_CLOSE = "session.close", Write, Narrows;
     APPROVAL_ALLOW = "approval.allow", Write, Widens;
     APPROVAL_DENY = "approval.deny", Write, Narrows;
-    CONSENT_REVOKE = "consent.revoke", Write, Narrows;
+    CONSENT_REVOKE = "consent.revoke", Write, Narrows, changes;
 
     BUDGET_READ = "budget.read", Admin, Read;
     BUDGET_SET = "budget.set", Admin, Widens;

@@ -171,6 +171,7 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(worktrees::diff))
         .routes(routes!(worktrees::files))
         .routes(routes!(sessions::agents))
+        .routes(routes!(sessions::check))
         .routes(routes!(sessions::list, sessions::create))
         .routes(routes!(imports::import))
         .routes(routes!(sessions::read))

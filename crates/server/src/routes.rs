@@ -97,6 +97,7 @@ routes! {
     GET "/api/v1/worktrees/{worktree}/files" Action("worktree.read");
 
     GET "/api/v1/agents" Action("status.read");
+    POST "/api/v1/agents/check" Action("agent.check");
     GET "/api/v1/sessions" Action("session.list");
     POST "/api/v1/sessions" Action("session.create");
     POST "/api/v1/sessions/import" Action("session.import");

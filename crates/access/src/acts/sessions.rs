@@ -35,6 +35,8 @@ pub struct WiderConsent {
 }
 
 acts! {
+    /// Start each agent that is installed, alone in a sandbox, to hear whether it is ready.
+    CheckAgents = AGENT_CHECK on |_| Resource::Installation; {}
     /// List sessions.
     ListSessions = SESSION_LIST on |_| Resource::Installation; {}
     /// Read a session, its tasks and what happened in it.

@@ -27,7 +27,7 @@ impl Client {
 
     /// The same, each started to hear which version it is.
     pub fn checked_agents(&self) -> Called<AgentList> {
-        self.call("GET", "/api/v1/agents?check=true", NOTHING)
+        self.call("POST", "/api/v1/agents/check", NOTHING)
     }
 
     /// Lists sessions, the newest first.

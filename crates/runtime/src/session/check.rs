@@ -4,11 +4,13 @@
 //! or a worktree, within a bound of time; what it said is remembered as long as the program stays the same.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
-use access::{Permit, Principal, ReadStatus};
+use access::{CheckAgents, Permit, Principal, ReadStatus};
 use acp::Limits;
 use model::{AgentName, WorktreeId};
+use store::StoreError;
 use tokio::sync::Mutex;
 
 use super::agents::{self, Kind};
@@ -19,6 +21,8 @@ use crate::{ActError, Runtime, Whose};
 /// How long an agent has to answer a greeting, and to end.
 const GREETING: Duration = Duration::from_secs(30);
 const PARTING: Duration = Duration::from_secs(5);
+/// How long a fault is believed.
+const AGAIN: Duration = Duration::from_mins(1);
 /// Characters of what is told of a version.
 const MOST_VERSION: usize = 100;
 
@@ -49,27 +53,56 @@ pub struct AgentView {
     pub fault: Option<String>,
 }
 
-/// What agents said, and of which program that was. One is greeted at a time.
+/// What agents said, of which program that was, and when it was heard. One is greeted at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Checks(Mutex<HashMap<String, (SystemTime, String)>>);
+pub(crate) struct Checks(Mutex<HashMap<String, Check>>);
+
+/// What came of greeting an agent.
+#[derive(Debug)]
+struct Check {
+    changed: SystemTime,
+    at: Instant,
+    said: Result<String, String>,
+}
+
+impl Check {
+    /// Whether it would be heard again: of the same program, and no fault that may be over.
+    fn holds(&self, changed: SystemTime) -> bool {
+        self.changed == changed && (self.said.is_ok() || self.at.elapsed() < AGAIN)
+    }
+}
 
 impl Runtime {
-    /// The agents that sessions can be opened with, `command` aside; greeted, if the caller wants to know of their versions.
-    pub async fn agents(&self, who: &Principal, greets: bool) -> Result<Vec<AgentView>, ActError> {
+    /// The agents that sessions can be opened with, `command` aside.
+    pub async fn agents(&self, who: &Principal) -> Result<Vec<AgentView>, ActError> {
         let permit = self.look(who, ReadStatus {}).await?;
-        let mut all = self.known_agents(&permit);
-        if greets {
-            for view in all.iter_mut().filter(|view| view.is_installed) {
-                match self.greeted(&permit, &view.name).await {
-                    Ok(version) => view.version = Some(version),
-                    Err(why) => view.fault = Some(super::told::clean(&self.redactor, &why)),
-                }
-            }
-        }
-        Ok(all)
+        Ok(self.told_agents(permit))
     }
 
-    fn known_agents(&self, _permit: &Permit<ReadStatus>) -> Vec<AgentView> {
+    fn told_agents(&self, _permit: Permit<ReadStatus>) -> Vec<AgentView> {
+        self.known_agents()
+    }
+
+    /// The same, each that is installed greeted to hear of its version.
+    pub async fn check_agents(self: &Arc<Self>, who: &Principal) -> Result<Vec<AgentView>, ActError> {
+        let this = Arc::clone(self);
+        let effect = async move |_: Arc<store::Store>, permit: Permit<CheckAgents>| {
+            let busy =
+                |_| StoreError::Unusable("agents are being looked at already; ask again in a while".into());
+            let mut checks = this.checks.0.try_lock().map_err(busy)?;
+            let mut all = this.known_agents();
+            for view in all.iter_mut().filter(|view| view.is_installed) {
+                match this.greeted(&permit, &mut checks, &view.name).await {
+                    Ok(version) => view.version = Some(version),
+                    Err(why) => view.fault = Some(super::told::clean(&this.redactor, &why)),
+                }
+            }
+            Ok(all)
+        };
+        self.perform(who, CheckAgents {}, effect).await
+    }
+
+    fn known_agents(&self) -> Vec<AgentView> {
         let launcher = self.trees.launcher();
         let view = |agent: &::agents::Agent| {
             let mut hosts: Vec<String> =
@@ -97,20 +130,22 @@ impl Runtime {
     }
 
     /// What an agent says of its version.
-    async fn greeted(&self, _permit: &Permit<ReadStatus>, name: &str) -> Result<String, String> {
-        let mut checks = self.checks.0.lock().await;
+    async fn greeted(
+        &self,
+        _permit: &Permit<CheckAgents>,
+        checks: &mut HashMap<String, Check>,
+        name: &str,
+    ) -> Result<String, String> {
         let agent = self.agents.named(name).ok_or("it is not known any more")?;
         let launcher = self.trees.launcher();
         let changed = agent.acp.first().and_then(|program| programs::changed(launcher, program));
         let changed = changed.ok_or_else(|| agents::not_installed(agent))?;
-        if let Some((at, version)) = checks.get(name)
-            && *at == changed
-        {
-            return Ok(version.clone());
+        if let Some(known) = checks.get(name).filter(|known| known.holds(changed)) {
+            return known.said.clone();
         }
-        let version = self.greet(agent).await?;
-        checks.insert(name.to_owned(), (changed, version.clone()));
-        Ok(version)
+        let said = self.greet(agent).await;
+        checks.insert(name.to_owned(), Check { changed, at: Instant::now(), said: said.clone() });
+        said
     }
 
     async fn greet(&self, agent: &::agents::Agent) -> Result<String, String> {

@@ -80,22 +80,8 @@ fn stopping(what: &runtime::Stopping) -> Stopping {
     Stopping { task, state: state.to_owned() }
 }
 
-/// How the agents are told.
-#[derive(Debug, serde::Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AgentQuery {
-    /// Start each that is installed, in a sandbox without a network, to hear which version it is.
-    check: Option<bool>,
-}
-
-/// The agents that sessions can be opened with.
-#[utoipa::path(get, path = "/api/v1/agents", tag = "sessions", params(AgentQuery), responses((status = 200, body = AgentList)))]
-pub(crate) async fn agents(
-    State(app): State<App>,
-    Caller(who): Caller,
-    Query(query): Query<AgentQuery>,
-) -> Answer<AgentList> {
-    let one = |agent: runtime::AgentView| Agent {
+fn agent(agent: runtime::AgentView) -> Agent {
+    Agent {
         name: agent.name,
         title: agent.title,
         modes: agent.modes,
@@ -107,9 +93,21 @@ pub(crate) async fn agents(
         presets: agent.presets,
         version: agent.version,
         fault: agent.fault,
-    };
-    let all = app.runtime.agents(&who, query.check.unwrap_or(false)).await?;
-    Ok(axum::Json(AgentList { items: all.into_iter().map(one).collect() }))
+    }
+}
+
+/// The agents that sessions can be opened with.
+#[utoipa::path(get, path = "/api/v1/agents", tag = "sessions", responses((status = 200, body = AgentList)))]
+pub(crate) async fn agents(State(app): State<App>, Caller(who): Caller) -> Answer<AgentList> {
+    let all = app.runtime.agents(&who).await?;
+    Ok(axum::Json(AgentList { items: all.into_iter().map(agent).collect() }))
+}
+
+/// The same, after each that is installed was started in a sandbox without a network, to hear which version it is.
+#[utoipa::path(post, path = "/api/v1/agents/check", tag = "sessions", responses((status = 200, body = AgentList)))]
+pub(crate) async fn check(State(app): State<App>, Caller(who): Caller) -> Answer<AgentList> {
+    let all = app.runtime.check_agents(&who).await?;
+    Ok(axum::Json(AgentList { items: all.into_iter().map(agent).collect() }))
 }
 
 /// Which sessions.

@@ -154,10 +154,10 @@ impl World {
         std::fs::create_dir_all(&agents)?;
         let fake = installation.binary.with_file_name("acp-fake");
         anyhow::ensure!(fake.exists(), "`acp-fake` is missing; `make bench` builds it");
-        let document = format!(
-            "title = \"An agent that says the time\"\ncommand = \"acp-fake\"\nacp = [{:?}]\n[modes]\ndefault = {{ requests = \"ask\" }}\n",
-            fake.display().to_string()
-        );
+        let beside = fake.parent().context("no directory")?.display().to_string();
+        let document = "title = \"An agent that says the time\"\ncommand = \"acp-fake\"\nacp = [\"acp-fake\"]\n[modes]\ndefault = { requests = \"ask\" }\n";
+        std::fs::write(home.join("config.toml"), format!("[agents]\npath = {beside:?}\n"))?;
+        private(&home.join("config.toml"), 0o600)?;
         std::fs::write(agents.join("fake.toml"), document)?;
         private(&agents, 0o700)?;
         private(&agents.join("fake.toml"), 0o600)?;
@@ -172,7 +172,7 @@ impl World {
         std::fs::write(origin.join("file"), "one\n")?;
         git(&["add", "."])?;
         git(&["-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "one"])?;
-        let daemon = installation.start()?;
+        let daemon = tokio::task::block_in_place(|| installation.start())?;
         let token = daemon.sign_in().await?;
         let mut world = Self { daemon, token, worktrees: Vec::new() };
         let origin = origin.canonicalize()?.display().to_string();

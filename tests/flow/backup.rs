@@ -74,7 +74,7 @@ fn aut_17_a_backup_under_load_restores_equal() {
         .client
         .worktrees(&WorktreeFilter { limit: Some(100), ..WorktreeFilter::default() })
         .unwrap();
-    for secret in [&b"w-1"[..], b"owner@example.org", b"SQLite", b"worktree.create"] {
+    for secret in [&b"no-backup"[..], b"owner@example.org", b"SQLite", b"worktree.create"] {
         assert!(!backup.windows(secret.len()).any(|window| window == secret), "it is sealed");
     }
     let entries =

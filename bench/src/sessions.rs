@@ -213,8 +213,12 @@ impl World {
         }
         let until = Instant::now() + Duration::from_secs(180);
         for id in &all {
-            while self.get(&format!("/api/v1/sessions/{id}")).await?["steps"].as_i64().unwrap_or(0) < 4 {
-                anyhow::ensure!(Instant::now() < until, "a session says nothing");
+            loop {
+                let now = self.get(&format!("/api/v1/sessions/{id}")).await?;
+                if now["steps"].as_i64().unwrap_or(0) >= 4 {
+                    break;
+                }
+                anyhow::ensure!(Instant::now() < until, "a session says nothing: {now}");
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

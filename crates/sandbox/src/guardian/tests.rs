@@ -51,6 +51,21 @@ fn a_walk_finds_hidden_names_and_leaves_out_what_is_installed_or_a_link() {
 }
 
 #[test]
+fn root_watches_more_often_than_one_user_may() {
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").unwrap().trim().parse().unwrap();
+    if !rustix::process::geteuid().is_root() || most > 500 {
+        return;
+    }
+    let begin = || rustix::fs::inotify::init(rustix::fs::inotify::CreateFlags::CLOEXEC);
+    let all: Vec<_> = (0..=most).map_while(|_| begin().ok()).collect();
+    assert!(all.len() <= most, "there is a bound to reach");
+    let (tree, user) = (Tree::new(), rustix::process::geteuid());
+    drop(all);
+    assert!(tree.is_ok() && user.is_root(), "{tree:?}");
+}
+
+#[test]
 fn what_comes_goes_and_moves_is_seen_where_it_is_now() {
     let (_folder, root) = scene();
     fs::create_dir(root.join("a")).unwrap();

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use rustix::process::Uid;
 
 use crate::profile::Hidden;
 
@@ -28,6 +29,9 @@ const MOST_ENTRIES: usize = 2_000_000;
 
 /// The most directories that are watched.
 const MOST_WATCHED: usize = 20_000;
+
+/// The first of the users that are nobody: beyond those that people, services and containers are given.
+const NOBODIES: u32 = 0x7000_0000;
 
 /// Something happened at this place.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,15 +73,36 @@ fn wanted() -> WatchFlags {
         | WatchFlags::ONLYDIR
 }
 
+/// Does it as a user that nobody is: the kernel lets each user watch so many times (128 unless somebody raised it), so
+/// that root's many sandboxes would take them from one another and from the host's services.
+fn on_own_account<T>(begin: impl FnOnce() -> T) -> io::Result<T> {
+    let process = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    let (real, nobody) = (rustix::process::getuid(), Uid::from_raw(NOBODIES.saturating_add(process)));
+    // A change of the user undoes these.
+    let with_parent = rustix::process::parent_process_death_signal()?;
+    let dumpable = rustix::process::dumpable_behavior()?;
+    if rustix::thread::set_thread_res_uid(real, nobody, Uid::ROOT).is_err() {
+        // In a container that has not that many users.
+        return Ok(begin());
+    }
+    let begun = begin();
+    rustix::thread::set_thread_res_uid(real, Uid::ROOT, Uid::ROOT)?;
+    rustix::process::set_parent_process_death_signal(with_parent)?;
+    rustix::process::set_dumpable_behavior(dumpable)?;
+    Ok(begun)
+}
+
 impl Tree {
     pub(super) fn new() -> io::Result<Self> {
-        let inotify =
-            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map_err(|error| match error {
-                Errno::MFILE => {
-                    io::Error::other("no watch can be begun; raise `fs.inotify.max_user_instances`")
-                }
-                other => other.into(),
-            })?;
+        let begin = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let begun = match begin() {
+            Err(Errno::MFILE) if rustix::process::geteuid().is_root() => on_own_account(begin)?,
+            other => other,
+        };
+        let inotify = begun.map_err(|error| match error {
+            Errno::MFILE => io::Error::other("no watch can be begun; raise `fs.inotify.max_user_instances`"),
+            other => other.into(),
+        })?;
         let (roots, folders, most, is_partial) = (Vec::new(), HashMap::new(), MOST_WATCHED, false);
         let sockets = Some(HashSet::new());
         Ok(Self { inotify, roots, folders, most, is_partial, stubs: HashSet::new(), sockets })

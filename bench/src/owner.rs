@@ -27,6 +27,7 @@ pub(crate) async fn booted(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(
         launcher: std::path::PathBuf::from("palisade"),
         agents: agents::Catalog::default(),
         agent_path: String::new(),
+        known_hosts: Vec::new(),
         bounds: runtime::SessionBounds::default(),
     })
     .await?;

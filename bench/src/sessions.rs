@@ -156,7 +156,11 @@ impl World {
         anyhow::ensure!(fake.exists(), "`acp-fake` is missing; `make bench` builds it");
         let beside = fake.parent().context("no directory")?.display().to_string();
         let document = "title = \"An agent that says the time\"\ncommand = \"acp-fake\"\nacp = [\"acp-fake\"]\n[modes]\ndefault = { requests = \"ask\" }\n";
-        std::fs::write(home.join("config.toml"), format!("[agents]\npath = {beside:?}\n"))?;
+        // One person follows all of them here.
+        std::fs::write(
+            home.join("config.toml"),
+            format!("[agents]\npath = {beside:?}\n[limits]\nsockets_per_user = 1000\n"),
+        )?;
         private(&home.join("config.toml"), 0o600)?;
         std::fs::write(agents.join("fake.toml"), document)?;
         private(&agents, 0o700)?;
@@ -268,6 +272,8 @@ async fn follow(
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut lines = BufReader::with_capacity(64 << 10, stream).lines();
+    let begins = tokio::time::timeout_at(until.into(), lines.next_line()).await??.unwrap_or_default();
+    anyhow::ensure!(begins.contains(" 200 "), "nobody may follow: {begins}");
     let mut heard = Heard { last: after, ..Heard::default() };
     while let Ok(Ok(Some(line))) = tokio::time::timeout_at(until.into(), lines.next_line()).await {
         let Some(data) = line.strip_prefix("data:") else { continue };

@@ -162,6 +162,7 @@ async fn gtw_05_a_ticket_lasts_thirty_seconds() {
         launcher: std::path::PathBuf::from("palisade"),
         agents: agents::Catalog::default(),
         agent_path: String::new(),
+        known_hosts: Vec::new(),
         bounds: runtime::SessionBounds::default(),
     };
     let runtime = runtime::Runtime::boot(boot).await.unwrap();

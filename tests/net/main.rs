@@ -24,6 +24,7 @@ mod quotas;
 mod reach;
 mod resolver;
 mod servers;
+mod signed;
 mod small;
 mod sockets;
 mod two;

@@ -13,14 +13,14 @@ const ORIGIN: &str = "https://site.test/team/app.git";
 
 /// What a command says as a document.
 #[track_caller]
-fn told(daemon: &Daemon<'_>, words: &[&str]) -> Value {
+pub fn told(daemon: &Daemon<'_>, words: &[&str]) -> Value {
     let said = daemon.types(&[&["--json"][..], words].concat(), "").ok();
     serde_json::from_str::<Value>(&said.out).unwrap()["result"].clone()
 }
 
 /// Why a command was not done.
 #[track_caller]
-fn refused(daemon: &Daemon<'_>, words: &[&str]) -> String {
+pub fn refused(daemon: &Daemon<'_>, words: &[&str]) -> String {
     let said = daemon.types(words, "");
     assert_ne!(said.code, Some(0), "{words:?}: {}", said.out);
     said.err
@@ -28,7 +28,7 @@ fn refused(daemon: &Daemon<'_>, words: &[&str]) -> String {
 
 /// Commits in a worktree as an agent does.
 #[track_caller]
-fn commits(daemon: &Daemon<'_>, worktree: &str, file: &str) {
+pub fn commits(daemon: &Daemon<'_>, worktree: &str, file: &str) {
     let session = told(daemon, &["session", "new", worktree, "--", "sh"])["id"].as_str().unwrap().to_owned();
     let script = format!(
         "git config user.name A; git config user.email a@b; echo {file} > {file}; git add {file}; git commit -qm {file}"

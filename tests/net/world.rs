@@ -369,9 +369,10 @@ impl World {
         self.forge_with(repositories, Some(&path))
     }
 
-    fn forge_with(&self, repositories: &[&str], identity: Option<&Path>) -> Forge {
+    /// Repositories with one commit each, and where they are.
+    fn repositories(&self, names: &[&str]) -> PathBuf {
         let root = self.folder.path().join("forge");
-        for name in repositories {
+        for name in names {
             let path = root.join(format!("{name}.git")).display().to_string();
             self.host_git(&["init", "-q", "--bare", &path]);
             self.host_git(&["-C", &path, "config", "http.receivepack", "true"]);
@@ -379,6 +380,44 @@ impl World {
             let commit = self.host_git(&["-C", &path, "commit-tree", tree.trim(), "-m", "first"]);
             self.host_git(&["-C", &path, "update-ref", "refs/heads/main", commit.trim()]);
         }
+        root
+    }
+
+    /// A forge that is reached over SSH, by whoever has this key; what it says its own is.
+    pub fn ssh_forge(&self, repositories: &[&str], public: &str) -> (Forge, String) {
+        let root = self.repositories(repositories);
+        let home = self.folder.path().join("forge-home");
+        std::fs::create_dir_all(home.join(".ssh")).unwrap();
+        std::fs::write(home.join(".ssh/authorized_keys"), public).unwrap();
+        let users = format!("root:x:0:0:root:/root:/bin/sh\ngit:x:0:0:git:{}:/bin/sh\n", home.display());
+        std::fs::write(home.join("passwd"), users).unwrap();
+        let script = SSH_FORGE.replace("ROOT", &root.display().to_string());
+        std::fs::write(home.join("serve"), script).unwrap();
+        let own = home.join("own");
+        if !own.exists() {
+            let made = Command::new("dropbearkey").args(["-t", "ed25519", "-f"]).arg(&own).output().unwrap();
+            assert!(made.status.success(), "{made:?}");
+        }
+        let told = Command::new("dropbearkey").args(["-y", "-f"]).arg(&own).output().unwrap();
+        let told = String::from_utf8(told.stdout).unwrap();
+        let key = told.lines().find(|line| line.starts_with("ssh-ed25519 ")).unwrap().to_owned();
+        let place = home.display();
+        let script = format!(
+            "mount --bind {place}/passwd /etc/passwd && exec dropbear -F -E -s -m -j -k -r {place}/own -P {place}/pid \
+             -p {PUBLIC}:22 -c 'sh {place}/serve'"
+        );
+        let mut command = self.inside("unshare");
+        let child = command.args(["--mount", "sh", "-c", &script]).stderr(Stdio::null()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while self.within(|| std::net::TcpStream::connect((PUBLIC, 22))).is_err() {
+            assert!(Instant::now() < until, "no forge answers");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        (Forge(child), key.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
+    }
+
+    fn forge_with(&self, repositories: &[&str], identity: Option<&Path>) -> Forge {
+        let root = self.repositories(repositories);
         let program = self.folder.path().join("forge.py");
         std::fs::write(&program, FORGE).unwrap();
         let mut command = self.inside("python3");
@@ -512,6 +551,16 @@ impl Drop for Forge {
         drop(self.0.wait());
     }
 }
+
+/// Serves git and nothing else, as forges do; waits while it is told to.
+const SSH_FORGE: &str = r#"
+echo "$SSH_ORIGINAL_COMMAND" >> ROOT/asked
+while [ -e ROOT/hold ]; do touch ROOT/held; sleep 0.02; done
+what=${SSH_ORIGINAL_COMMAND%% *}
+path=$(echo "${SSH_ORIGINAL_COMMAND#* }" | tr -d "'")
+case $what in git-upload-pack | git-receive-pack) exec git "${what#git-}" "ROOT$path" ;; esac
+exit 1
+"#;
 
 /// Gives requests to `git http-backend`, as a web server would.
 const FORGE: &str = r#"

@@ -84,6 +84,8 @@ pub struct Boot {
     pub agents: agents::Catalog,
     /// Where their programs are looked for.
     pub agent_path: String,
+    /// Files that say which keys hosts have that are spoken to over SSH.
+    pub known_hosts: Vec<PathBuf>,
     /// How far sessions go.
     pub bounds: SessionBounds,
 }
@@ -317,7 +319,13 @@ impl Runtime {
             sealing: Arc::default(),
             rotating: tokio::sync::Mutex::default(),
             copying: RwLock::default(),
-            trees: Arc::new(Trees::new(&boot.data, boot.launcher, boot.agent_path, boot.mode)),
+            trees: Arc::new(Trees::new(
+                &boot.data,
+                boot.launcher,
+                boot.agent_path,
+                boot.known_hosts,
+                boot.mode,
+            )),
         }))
     }
 

@@ -98,8 +98,6 @@ impl Runtime {
     ) -> Result<Option<Credential>, StoreError> {
         let (Some(name), origin) = (&repo.secret, self.trees.origin(&repo.origin)?) else { return Ok(None) };
         let Some(host) = origin.host() else { return Ok(None) };
-        // A secret may be bound to a port; what is not is for the usual one.
-        let host = if host.contains(':') { host.to_owned() } else { format!("{host}:443") };
         let host = host.parse().map_err(|_| StoreError::Unusable("the origin names no host".into()))?;
         let wish = Wish { name: name.clone(), worktree, hosts: vec![host] };
         let lent = self.lease_secret(who, wish, consumer, LONGEST).await.map_err(|error| match error {

@@ -10,6 +10,7 @@
 mod launcher;
 mod leaving;
 mod origin;
+mod ssh;
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::DirBuilderExt;
@@ -103,13 +104,19 @@ pub(crate) struct Made {
 }
 
 impl Trees {
-    pub(crate) fn new(data: &Path, launcher: PathBuf, path: String, mode: Mode) -> Self {
+    pub(crate) fn new(
+        data: &Path,
+        launcher: PathBuf,
+        path: String,
+        known_hosts: Vec<PathBuf>,
+        mode: Mode,
+    ) -> Self {
         let worktrees = data.join("worktrees");
         Self {
             repos: data.join("repos"),
             left: unfinished(&worktrees),
             worktrees,
-            launcher: Launcher::new(launcher, data.join("runs"), path),
+            launcher: Launcher::new(launcher, data.join("runs"), path, known_hosts),
             mode,
             busy: Mutex::default(),
             fetching: Mutex::default(),

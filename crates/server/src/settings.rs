@@ -60,6 +60,7 @@ keys! {
     "ledger.retention_days" = "365": "how long entries of the ledger are kept, 1 to 3650";
     "limits.requests_per_minute" = "600": "per caller; 0 turns it off outside production";
     "agents.path" = "/usr/local/bin:/usr/bin:/bin": "directories in which programs of agents are looked for, with `:` between them";
+    "git.known_hosts" = "/etc/ssh/ssh_known_hosts:~/.ssh/known_hosts": "files that say which keys hosts have that are reached over SSH, with `:` between them; `~` is the home of the daemon's user";
     "sessions.depth" = "3": "how many sessions may be opened for one another, 0 to 16";
     "sessions.fan_out" = "8": "how many sessions that are open may be opened for one, 0 to 1000";
     "sessions.per_person" = "64": "most tasks of one person that are at work at once, 1 to 256";
@@ -169,6 +170,8 @@ pub(crate) struct Settings {
     pub requests_per_minute: usize,
     /// Where programs of agents are looked for.
     pub agent_path: String,
+    /// Files that say which keys hosts have that are reached over SSH.
+    pub known_hosts: Vec<PathBuf>,
     /// How far sessions go.
     pub bounds: runtime::SessionBounds,
     /// Largest request body.
@@ -406,6 +409,7 @@ impl Reader<'_> {
             retention_days: i64::try_from(self.number("ledger.retention_days", 1, 3_650)?).unwrap_or(365),
             requests_per_minute: self.size("limits.requests_per_minute", 0, 1_000_000)?,
             agent_path: self.text("agents.path").to_owned(),
+            known_hosts: known_hosts(self.text("git.known_hosts")),
             bounds: self.bounds()?,
             body_bytes: self.size("limits.body_bytes", 1_024, 10_485_760)?,
             sockets: self.size("limits.sockets", 1, 100_000)?,
@@ -503,6 +507,16 @@ impl Reader<'_> {
 
 /// An action that can be made to ask for a one-time password: one that does something, and does not ask by
 /// itself already.
+/// Paths with `:` between them; `~` is the home of whoever starts the daemon, and nothing where nobody says which that is.
+fn known_hosts(text: &str) -> Vec<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let placed = |part: &str| match part.strip_prefix("~/") {
+        Some(rest) => Some(home.as_ref()?.join(rest)),
+        None => Some(PathBuf::from(part)),
+    };
+    text.split(':').filter(|part| !part.is_empty()).filter_map(placed).collect()
+}
+
 fn asks_for_code(name: &str) -> Option<&'static access::Action> {
     let action = access::action_named(name)?;
     let by_itself = ["password.change", "totp.change"].contains(&name);

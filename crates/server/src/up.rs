@@ -124,6 +124,7 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss, agents: agents
         launcher: launcher(),
         agents,
         agent_path: settings.agent_path.clone(),
+        known_hosts: settings.known_hosts.clone(),
         bounds: settings.bounds.clone(),
     }
 }

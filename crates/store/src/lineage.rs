@@ -71,6 +71,42 @@ pub struct Notice {
     pub claim: String,
 }
 
+/// Sessions of a tree, in the order in which they were opened: by the tree's own rows. Joined, or ordered by what has an index,
+/// SQLite walks through all sessions that there are.
+macro_rules! of_tree {
+    ($name:literal, $tree:literal) => {
+        concat!(
+            "WITH RECURSIVE ",
+            $tree,
+            session_columns!("WHERE s.id IN (SELECT id FROM "),
+            $name,
+            " LIMIT $2) AND w.deleted_at IS NULL ORDER BY s.seq + 0"
+        )
+    };
+}
+
+/// Where a session comes from.
+macro_rules! up {
+    () => {
+        of_tree!(
+            "up",
+            "up(id, parent) AS (SELECT p.id, p.parent FROM sessions s JOIN sessions p ON p.id = s.parent WHERE s.id = $1 \
+             UNION ALL SELECT p.id, p.parent FROM up JOIN sessions p ON p.id = up.parent) "
+        )
+    };
+}
+
+/// What comes from it.
+macro_rules! down {
+    () => {
+        of_tree!(
+            "down",
+            "down(id) AS (SELECT id FROM sessions WHERE parent = $1 \
+             UNION ALL SELECT s.id FROM sessions s JOIN down ON s.parent = down.id) "
+        )
+    };
+}
+
 impl Store {
     /// Goes on from a place of another's conversation: what happened until then is the new one's as well.
     pub async fn fork_session(&self, permit: Permit<ForkSession>) -> Result<Session, StoreError> {
@@ -189,24 +225,10 @@ impl Store {
     /// Where a session comes from and what comes from it, by what is kept; the gate judges each again.
     pub async fn lineage(&self, permit: Permit<ReadSession>) -> Result<Lineage, StoreError> {
         let id: Value = permit.into_act().session.to_string().into();
-        let up = concat!(
-            "WITH RECURSIVE up(id, far) AS (SELECT parent, 1 FROM sessions WHERE id = $1 AND parent IS NOT NULL ",
-            "UNION ALL SELECT s.parent, up.far + 1 FROM sessions s JOIN up ON s.id = up.id WHERE s.parent IS NOT NULL) ",
-            session_columns!(
-                "JOIN up ON up.id = s.id WHERE w.deleted_at IS NULL ORDER BY up.far DESC LIMIT $2"
-            )
-        );
-        let down = concat!(
-            "WITH RECURSIVE down(id) AS (SELECT id FROM sessions WHERE parent = $1 ",
-            "UNION ALL SELECT s.id FROM sessions s JOIN down ON s.parent = down.id) ",
-            session_columns!(
-                "JOIN down ON down.id = s.id WHERE w.deleted_at IS NULL ORDER BY s.seq LIMIT $2"
-            )
-        );
         let read = |rows: Vec<Row>| rows.iter().map(session).collect::<Result<Vec<_>, _>>();
         let most: Value = (MOST_TOLD + 1).into();
-        let mut ancestors = read(self.engine.rows(up, &[id.clone(), most.clone()]).await?)?;
-        let mut descendants = read(self.engine.rows(down, &[id, most]).await?)?;
+        let mut ancestors = read(self.engine.rows(up!(), &[id.clone(), most.clone()]).await?)?;
+        let mut descendants = read(self.engine.rows(down!(), &[id, most]).await?)?;
         let told = usize::try_from(MOST_TOLD).unwrap_or(usize::MAX);
         let more = ancestors.len() > told || descendants.len() > told;
         ancestors.truncate(told);
@@ -292,4 +314,26 @@ async fn settings(
     let sql = "UPDATE sessions SET agent = $2, mode = $3, model = $4, command = $5 WHERE id = $1";
     tx.exec(sql, &[id.to_string().into(), agent.into(), mode.into(), model.into(), command.into()]).await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::Engine;
+    use crate::sessions::session_columns;
+
+    /// A tree costs what it has, not what the installation has.
+    #[tokio::test]
+    async fn a_tree_is_read_by_its_own_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open_sqlite(&folder.path().join("own/store.db"), &[7; 32]).await.unwrap();
+        engine.migrate(crate::store::MIGRATIONS, 0).await.unwrap();
+        let mut tx = engine.write().await.unwrap();
+        for sql in [concat!("EXPLAIN QUERY PLAN ", up!()), concat!("EXPLAIN QUERY PLAN ", down!())] {
+            let rows = tx.rows(sql, &["x".into(), 1.into()]).await.unwrap();
+            let plan: Vec<&str> = rows.iter().map(|row| row.text(3).unwrap()).collect();
+            let through_all =
+                plan.iter().any(|step| step.starts_with("SCAN s") || step.starts_with("SCAN p"));
+            assert!(!plan.is_empty() && !through_all, "{plan:#?}");
+        }
+    }
 }

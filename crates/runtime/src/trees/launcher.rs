@@ -15,7 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use zeroize::Zeroizing;
 
-use super::origin::{TOKEN, Way};
+use super::origin::{Signed, TOKEN, Way};
+use super::ssh;
 
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_mins(30);
@@ -31,6 +32,8 @@ pub(crate) struct Launcher {
     state: PathBuf,
     /// Where programs of agents are looked for.
     path: String,
+    /// Files that say which keys hosts have.
+    known_hosts: Vec<PathBuf>,
 }
 
 /// What a run said.
@@ -41,7 +44,7 @@ struct Said {
 }
 
 impl Launcher {
-    pub(crate) fn new(program: PathBuf, state: PathBuf, path: String) -> Self {
+    pub(crate) fn new(program: PathBuf, state: PathBuf, path: String, known_hosts: Vec<PathBuf>) -> Self {
         // Without links, as a sandbox shows them.
         let folders = path.split(':').filter(|folder| folder.starts_with('/'));
         let folders = folders.map(|folder| {
@@ -49,7 +52,7 @@ impl Launcher {
             real.map_or_else(|_| folder.to_owned(), |real| real.to_string_lossy().into_owned())
         });
         let path = folders.collect::<Vec<_>>().join(":");
-        Self { program, state, path }
+        Self { program, state, path, known_hosts }
     }
 
     /// What an origin has, as git lists it.
@@ -131,9 +134,34 @@ impl Launcher {
         if let Some(rules) = &rules {
             all.extend(["--rules".to_owned(), rules.path().display().to_string()]);
         }
-        let settings: Vec<&str> = way.settings.iter().map(String::as_str).collect();
+        let mut settings: Vec<String> = way.settings.clone();
+        // Whoever signs does so for as long as this runs.
+        let signs = match &way.ssh {
+            Some(Signed { key, .. }) => {
+                let known = ssh::known(&self.known_hosts);
+                super::private(&self.state)?;
+                let folder = self.state.join(format!("ssh-{}", model::RequestId::random()));
+                let holder = ssh::Holder::of(key, folder).await?;
+                let (hosts, socket) = (holder.hosts(&known)?, holder.socket());
+                all.extend(["--ro".to_owned(), hosts.display().to_string()]);
+                all.extend(["--rw".to_owned(), socket.display().to_string()]);
+                settings.extend(["-c".to_owned(), ssh::setting(&hosts, &socket)]);
+                Some(holder)
+            }
+            None => None,
+        };
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
         let command = [&["git"][..], &settings, rest].concat();
-        self.run(folder, &all, &command, way.token.as_ref()).await
+        let said = self.run(folder, &all, &command, way.token.as_ref()).await;
+        drop(signs);
+        match (&said, &way.ssh) {
+            (Ok(said), Some(signed)) if !said.ok => {
+                ssh::unknown(&said.err, signed, &self.known_hosts)
+                    .map_or(Ok(()), |why| Err(StoreError::Unusable(why)))?;
+            }
+            _ => {}
+        }
+        said
     }
 
     fn written(&self, rules: &str) -> Result<Written, StoreError> {
@@ -248,6 +276,14 @@ fn refused(err: &str, done: &str) -> StoreError {
              `palisade secret add NAME --host HOST`, and register the repository with `--secret NAME`"
         ));
     }
+    if err.contains("Permission denied (") {
+        return StoreError::Unusable(format!(
+            "it could not be {done}: the origin does not take the key that it got; give it the public half, or keep another with \
+             `palisade secret add NAME --host HOST:22 --replace < KEYFILE`"
+        ));
+    }
+    // What git says behind that is the same for every reason.
+    let err = err.split("fatal: Could not read from remote").next().unwrap_or_default();
     let line = err.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("nothing was said");
     StoreError::Unusable(format!("it could not be {done}: {}", shown(line)))
 }

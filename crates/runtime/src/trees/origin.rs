@@ -46,6 +46,16 @@ pub(super) struct Way {
     pub(super) settings: Vec<String>,
     /// What the origin asks for.
     pub(super) token: Option<Zeroizing<String>>,
+    /// A host whose key must be known, and the key that we sign with there.
+    pub(super) ssh: Option<Signed>,
+}
+
+/// A host that we show who we are by signing.
+#[derive(Debug)]
+pub(super) struct Signed {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) key: Zeroizing<String>,
 }
 
 /// As TOML writes text; none of what comes here holds a quote, a backslash or a control character.
@@ -67,7 +77,14 @@ pub enum Origin {
         host: String,
     },
     /// A host that speaks SSH.
-    Ssh(String),
+    Ssh {
+        /// Its name.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// What is asked of it.
+        path: String,
+    },
     /// A directory of this machine.
     Local(PathBuf),
 }
@@ -128,15 +145,21 @@ impl Origin {
             (true, true) => {
                 Ok(Self::Https { address: format!("https://{host}/{path}"), host: host.to_owned() })
             }
-            (true, false) => Ok(Self::Ssh(text.to_owned())),
+            (true, false) => {
+                let (host, port) = host.split_once(':').unwrap_or((host, "22"));
+                let port = port.parse().map_err(|_| BadOrigin::Unknown)?;
+                Ok(Self::Ssh { host: host.to_owned(), port, path: path.to_owned() })
+            }
         }
     }
 
     /// The host and port that a credential for it may go to.
-    pub(crate) fn host(&self) -> Option<&str> {
+    pub(crate) fn host(&self) -> Option<String> {
         match self {
-            Self::Https { host, .. } => Some(host),
-            Self::Ssh(_) | Self::Local(_) => None,
+            Self::Https { host, .. } if host.contains(':') => Some(host.clone()),
+            Self::Https { host, .. } => Some(format!("{host}:443")),
+            Self::Ssh { host, port, .. } => Some(format!("{host}:{port}")),
+            Self::Local(_) => None,
         }
     }
 
@@ -153,9 +176,7 @@ impl Origin {
                 let address = path.display().to_string();
                 Ok(Way { options: vec!["--ro".into(), address.clone()], address, ..Way::default() })
             }
-            (Self::Ssh(_), _) => Err(StoreError::Unusable(
-                "reaching an origin over ssh is not possible yet; register its `https://` address".into(),
-            )),
+            (Self::Ssh { host, port, path }, credential) => signed(host, *port, path, credential),
         }
     }
 
@@ -178,9 +199,8 @@ impl Origin {
                  result into it"
                     .into(),
             )),
-            Self::Ssh(_) => Err(StoreError::Unusable(
-                "reaching an origin over ssh is not possible yet; register its `https://` address".into(),
-            )),
+            // Nobody sees into it; what is pushed there is what we say.
+            Self::Ssh { host, port, path } => signed(host, *port, path, credential),
         }
     }
 
@@ -213,6 +233,24 @@ impl Origin {
     }
 }
 
+/// The way to a host that speaks SSH.
+fn signed(host: &str, port: u16, path: &str, credential: Option<Credential>) -> Result<Way, StoreError> {
+    let Some(Credential { login, value }) = credential else {
+        return Err(StoreError::Unusable(format!(
+            "an origin over ssh asks for a key; keep one with `palisade secret add NAME --host {host}:{port} < KEYFILE`, and \
+             register the repository with `--secret NAME`"
+        )));
+    };
+    // Forges know everybody by one name.
+    let login = if login == LOGIN { "git" } else { &login };
+    Ok(Way {
+        address: format!("ssh://{login}@{host}:{port}/{path}"),
+        options: vec!["--allow".into(), format!("{host}:{port}")],
+        ssh: Some(Signed { host: host.to_owned(), port, key: value }),
+        ..Way::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +263,10 @@ mod tests {
             (address.as_str(), host.as_str()),
             ("https://forge.example:8443/a/b.git", "forge.example:8443")
         );
+        let host = |text| Origin::parse(text, Mode::Team).unwrap().host().unwrap();
+        assert_eq!(host("ssh://git@forge.example/a/b.git"), "forge.example:22");
+        assert_eq!(host("ssh://forge.example:2222/a/b.git"), "forge.example:2222");
+        assert_eq!(host("https://forge.example/a/b.git"), "forge.example:443");
         assert_eq!(Origin::parse("/srv/x", Mode::Solo), Ok(Origin::Local("/srv/x".into())));
         assert_eq!(Origin::parse("/srv/x", Mode::Team), Err(BadOrigin::Local));
         for bad in [
@@ -243,6 +285,9 @@ mod tests {
             "/a\nb",
             "git://x/y",
             "ssh://x",
+            "ssh://x:y/z",
+            "ssh://x:70000/z",
+            "ssh://u:p@x/z",
             "--upload-pack=x",
             "https:///a",
             "https://token@forge.example/a",

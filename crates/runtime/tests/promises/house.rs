@@ -210,6 +210,7 @@ async fn boot(
         launcher: std::path::PathBuf::from("palisade"),
         agents: agents::Catalog::default(),
         agent_path: String::new(),
+        known_hosts: Vec::new(),
         bounds: runtime::SessionBounds::default(),
     };
     Runtime::boot(boot).await.unwrap()

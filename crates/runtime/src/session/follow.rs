@@ -70,17 +70,18 @@ impl SessionFollower {
 
     /// Waits for the next steps. An empty answer means: still here, nothing new. Dropped before it answers, it has not moved.
     pub async fn next(&mut self) -> Result<Vec<Arc<Step>>, EventError> {
-        let newest = *self.newest.borrow_and_update();
-        let _ = self.epoch.borrow_and_update();
-        self.judged = Instant::now();
-        // Whether the caller is still signed in and may still read it.
-        let permit = self.runtime.look(&self.who, ReadSession { session: self.session }).await?;
-        if newest <= self.cursor {
+        if *self.newest.borrow_and_update() <= self.cursor {
             tokio::select! {
                 _ = self.newest.changed() => {}
                 _ = self.epoch.changed() => {}
                 () = tokio::time::sleep(RECHECK) => {}
             }
+        }
+        let _ = self.epoch.borrow_and_update();
+        self.judged = Instant::now();
+        // Whether the caller is still signed in and may still read it.
+        let permit = self.runtime.look(&self.who, ReadSession { session: self.session }).await?;
+        if *self.newest.borrow_and_update() <= self.cursor {
             return Ok(Vec::new());
         }
         let steps = match self.runtime.journal.tail(self.session, self.cursor) {

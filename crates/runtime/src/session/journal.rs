@@ -215,7 +215,8 @@ impl Journal {
         }
         let first = one.tail.front().map(|(step, _)| step.seq)?;
         (first <= after + 1).then(|| {
-            one.tail.iter().filter(|(step, _)| step.seq > after).map(|(step, _)| Arc::clone(step)).collect()
+            let told = one.tail.partition_point(|(step, _)| step.seq <= after);
+            one.tail.range(told..).map(|(step, _)| Arc::clone(step)).collect()
         })
     }
 }

@@ -320,13 +320,19 @@ fn ses_14_what_a_program_commits_is_in_the_worktree() {
 
     let failing = owner
         .client
-        .create_session(&command(&worktree, &["sh", "-c", "cat; echo no >&2; exit 7"]))
+        .create_session(&command(
+            &worktree,
+            &["sh", "-c", "cat; git -c user.name=a -c user.email=a@b.c commit -q --allow-empty -m z; echo 'it is no good' >&2; exit 7"],
+        ))
         .unwrap()
         .id;
     let task = owner.client.prompt_session(&failing, "x").unwrap();
     let over = ended(owner, &failing, &task.id);
     assert_eq!(over.state, "failed");
-    assert!(over.why.contains('7') && over.why.contains("no"), "{over:?}");
+    // In its own words, and not those of what ran it; they are told as well.
+    assert_eq!(over.why, "the program ended with 7: it is no good");
+    let told = steps(owner, &failing);
+    assert!(told.iter().any(|step| step.body.to_string().contains("it is no good")), "{told:?}");
     // Nothing that a program complains of keeps its task from ending.
     let body = command(&worktree, &["sh", "-c", "cat; printf 'x\\0\\033[2Jy\\n' >&2; exit 3"]);
     let odd = owner.client.create_session(&body).unwrap().id;

@@ -215,7 +215,10 @@ fn started(
     let covers = kept.map(sandbox::Kept::end).unwrap_or_default();
     let mut ending = prepared.finish(&profile, &run);
     ending.findings.extend(covers);
-    ending::tell(&ending);
+    // Whoever wants a report reads it there; what is said beside a program's own words would look like them.
+    if report.is_none() {
+        ending::tell(&ending);
+    }
     let layer = layered.map(|layered| layered.end(json || report.is_some(), ending::waiting(&ending)));
     let ended = ended?;
     let end = End {

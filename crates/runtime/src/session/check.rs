@@ -163,7 +163,7 @@ impl Runtime {
         }
         let (command, options) = (kind.how.command().to_vec(), kind.options);
         let wanted = Wanted { name: "check".to_owned(), tree, state, options, command, secrets: Vec::new() };
-        let (process, to, from) = Agent::start(launcher, &wanted).map_err(|error| error.to_string())?;
+        let (process, to, from) = Agent::start(launcher, &wanted, None).map_err(|error| error.to_string())?;
         let (said, mut heard) = acp::connect(to, from, Limits::default());
         let answer = async {
             let greeting = said.initialize("palisade", env!("CARGO_PKG_VERSION"));

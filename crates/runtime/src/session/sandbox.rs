@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
 use crate::trees::Launcher;
@@ -81,10 +82,11 @@ impl Ended {
 }
 
 impl Agent {
-    /// Starts it.
+    /// Starts it. What it says on its standard error is told to whoever listens.
     pub(super) fn start(
         launcher: &Launcher,
         wanted: &Wanted,
+        heard: Option<mpsc::Sender<Vec<u8>>>,
     ) -> Result<(Self, ChildStdin, ChildStdout), NoSandbox> {
         let report = wanted.state.join(format!("{}.json", wanted.name));
         let mut command = launcher.for_agent(&wanted.state).map_err(|error| NoSandbox(error.to_string()))?;
@@ -102,7 +104,7 @@ impl Agent {
         else {
             return Err(NoSandbox("its pipes are not there".into()));
         };
-        let complaints = tokio::spawn(last_of(err));
+        let complaints = tokio::spawn(last_of(err, heard));
         Ok((Self { child, report, complaints }, to, from))
     }
 
@@ -242,12 +244,17 @@ async fn read_report(path: &Path) -> Value {
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// The last bytes of what is complained of; the rest is read and dropped, so that nobody waits for us.
-async fn last_of(mut from: ChildStderr) -> Vec<u8> {
+/// The last bytes of what is complained of; the rest is told to whoever listens, or dropped, so that nobody waits for us.
+async fn last_of(mut from: ChildStderr, heard: Option<mpsc::Sender<Vec<u8>>>) -> Vec<u8> {
     let mut kept = Vec::new();
     let mut piece = [0; 4_096];
     while let Ok(count @ 1..) = from.read(&mut piece).await {
-        kept.extend(piece.iter().take(count));
+        let said = piece.get(..count).unwrap_or_default();
+        if let Some(heard) = &heard {
+            // Whoever listened may have gone.
+            let _ = heard.send(said.to_vec()).await;
+        }
+        kept.extend(said);
         let over = kept.len().saturating_sub(COMPLAINTS);
         kept.drain(..over);
     }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use store::{AtWork, Moment, Session, TaskEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use vault::LeaseId;
 use zeroize::Zeroizing;
 
@@ -293,12 +293,17 @@ impl<'a> Turn<'a> {
     }
 
     async fn carried_out(&mut self, wanted: &Wanted, how: How, prompt: &str) -> Outcome {
-        let (agent, to, from) = match Agent::start(self.runtime.trees.launcher(), wanted) {
+        // What a program prints is what it says, on both; an agent says what it says over its protocol.
+        let (complains, complaints) = match how {
+            How::Plain(_) => Some(mpsc::channel(16)).unzip(),
+            How::Acp(_) => (None, None),
+        };
+        let (agent, to, from) = match Agent::start(self.runtime.trees.launcher(), wanted, complains) {
             Ok(started) => started,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
         let (outcome, ended) = match how {
-            How::Plain(_) => self.listen(agent, to, from, wanted, prompt).await,
+            How::Plain(_) => self.listen(agent, to, (from, complaints), wanted, prompt).await,
             How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
         };
         let rest = self.told.rest();
@@ -323,7 +328,7 @@ impl<'a> Turn<'a> {
             Layer::Carried(count) => {
                 self.say(
                     StepKind::System,
-                    json!({ "text": format!("{count} changed paths are in the worktree"), "run": run }),
+                    json!({ "text": format!("{count} changed path{} in the worktree", if count == 1 { " is" } else { "s are" }), "run": run }),
                 )
                 .await;
             }
@@ -342,7 +347,7 @@ impl<'a> Turn<'a> {
         &mut self,
         mut agent: Agent,
         mut to: ChildStdin,
-        mut from: ChildStdout,
+        (mut from, complaints): (ChildStdout, Option<mpsc::Receiver<Vec<u8>>>),
         wanted: &Wanted,
         prompt: &str,
     ) -> (Outcome, Ended) {
@@ -355,18 +360,31 @@ impl<'a> Turn<'a> {
         });
         let mut every = tokio::time::interval(LOOK);
         let mut piece = vec![0; 32 << 10];
-        let mut odd = Vec::new();
+        let (mut odd, mut odd_complaint) = (Vec::new(), Vec::new());
+        let (mut speaks, mut complaints) = (true, complaints);
         let mut questions = Questions::default();
         let outcome = loop {
+            if !speaks && complaints.is_none() {
+                break None;
+            }
             tokio::select! {
-                read = from.read(&mut piece) => match read {
+                read = from.read(&mut piece), if speaks => match read {
                     Ok(count @ 1..) => {
                         odd.extend(piece.iter().take(count));
                         let text = whole_text(&mut odd);
                         let drafts = self.told.printed(&text);
                         self.tell(drafts).await;
                     }
-                    Ok(0) | Err(_) => break None,
+                    Ok(0) | Err(_) => speaks = false,
+                },
+                complaint = heard(&mut complaints) => match complaint {
+                    Some(said) => {
+                        odd_complaint.extend(said);
+                        let text = whole_text(&mut odd_complaint);
+                        let drafts = self.told.printed(&text);
+                        self.tell(drafts).await;
+                    }
+                    None => complaints = None,
                 },
                 _ = self.wishes.changed() => {
                     let wish = self.wishes.borrow_and_update().clone();
@@ -455,6 +473,14 @@ async fn due(at: Option<Instant>) {
 
 pub(super) fn with_complaint(text: &str, ended: &Ended) -> String {
     if ended.complaint.is_empty() { text.to_owned() } else { format!("{text}: {}", ended.complaint) }
+}
+
+/// The next that is complained of, from whoever does.
+async fn heard(complaints: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {
+    match complaints {
+        Some(complaints) => complaints.recv().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// As much of these bytes as is whole text; the rest waits for its end.

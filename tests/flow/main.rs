@@ -49,6 +49,7 @@ mod sessions;
 mod sessions_approvals;
 mod sessions_budgets;
 mod sessions_lineage;
+mod sessions_sharing;
 mod setup;
 mod skeleton;
 mod surfaces;

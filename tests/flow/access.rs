@@ -20,6 +20,7 @@ const OPERATIONS: &[(&str, &str, Row)] = &[
     ("GET /api/v1/worktrees/{worktree}/files", "files", Row::Know),
     ("PATCH /api/v1/worktrees/{worktree}", "update", Row::Change),
     ("PUT /api/v1/worktrees/{worktree}/tier", "tier", Row::Change),
+    ("PUT /api/v1/worktrees/{worktree}/sharing", "sharing", Row::Own),
     ("PUT /api/v1/worktrees/{worktree}/owners/{user}", "add owner", Row::Own),
     ("DELETE /api/v1/worktrees/{worktree}/owners/{user}", "remove owner", Row::Own),
     ("POST /api/v1/worktrees/{worktree}/archive", "archive", Row::Own),
@@ -73,6 +74,7 @@ fn operate(client: &Client, what: &str, id: &str, bo: &str) -> Result<(), Client
         }
         "update" => client.update_worktree(id, "changed").map(drop),
         "tier" => client.set_tier(id, "prompt").map(drop),
+        "sharing" => client.set_sharing(id, true).map(drop),
         "add owner" => client.add_owner(id, bo).map(drop),
         "remove owner" => client.remove_owner(id, bo).map(drop),
         "archive" => client.archive_worktree(id).map(drop),

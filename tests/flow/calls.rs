@@ -458,6 +458,7 @@ calls! { s, who;
     "worktrees_update" => { let id = s.worktree(); } update_worktree(&id, "x");
     "worktrees_delete" => { let id = s.worktree(); } delete_worktree(&id);
     "worktrees_set_tier" => { let id = s.worktree(); } set_tier(&id, "all");
+    "worktrees_set_sharing" => { let id = s.worktree(); } set_sharing(&id, true);
     "worktrees_add_owner" => { let (id, user) = (s.worktree(), s.someone()); } add_owner(&id, &user);
     "worktrees_remove_owner" => { let (id, user) = s.shared_worktree(); } remove_owner(&id, &user);
     "worktrees_archive" => { let id = s.worktree(); } archive_worktree(&id);

@@ -72,6 +72,7 @@ fn gtw_09_every_writing_route_records_a_malformed_attempt() {
         ("POST", "/api/v1/repos".to_owned(), "repo.create"),
         ("PATCH", format!("/api/v1/worktrees/wt_{zero}"), "worktree.update"),
         ("PUT", format!("/api/v1/worktrees/wt_{zero}/tier"), "worktree.set_tier"),
+        ("PUT", format!("/api/v1/worktrees/wt_{zero}/sharing"), "worktree.set_sharing"),
         ("POST", format!("/api/v1/worktrees/wt_{zero}/merge"), "worktree.merge"),
         ("POST", format!("/api/v1/worktrees/wt_{zero}/push"), "worktree.push"),
         ("POST", "/api/v1/policies".to_owned(), "policy.add"),

@@ -49,6 +49,7 @@ GET    /api/v1/worktrees/{worktree}               | runs:read   | 200/200 | 200/
 PATCH  /api/v1/worktrees/{worktree}               | runs:write  | 403/403 | 200/403 | 200/200 | 200/200
 DELETE /api/v1/worktrees/{worktree}               | runs:manage | 403/403 | 204/403 | 204/204 | 204/204
 PUT    /api/v1/worktrees/{worktree}/tier          | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
+PUT    /api/v1/worktrees/{worktree}/sharing       | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 PUT    /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 DELETE /api/v1/worktrees/{worktree}/owners/{user} | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
 POST   /api/v1/worktrees/{worktree}/archive       | runs:manage | 403/403 | 200/403 | 200/200 | 200/200
@@ -316,6 +317,7 @@ impl Scene<'_> {
             ("PATCH", "/api/v1/worktrees/{worktree}") => json!({"about": "x"}),
             ("POST", "/api/v1/worktrees/{worktree}/merge" | "/api/v1/worktrees/{worktree}/push") => json!({}),
             ("PUT", "/api/v1/worktrees/{worktree}/tier") => json!({"tier": "view"}),
+            ("PUT", "/api/v1/worktrees/{worktree}/sharing") => json!({"shares": true}),
             ("POST", "/api/v1/secrets") => {
                 serde_json::to_value(secret_request(&fresh("S").replace('-', "_"))).unwrap()
             }

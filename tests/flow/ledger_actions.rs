@@ -191,6 +191,7 @@ impl Stage {
             }
             "worktree.update" => client.update_worktree(&self.worktree(), "x").map(drop),
             "worktree.set_tier" => client.set_tier(&self.worktree(), "all").map(drop),
+            "worktree.set_sharing" => client.set_sharing(&self.worktree(), true).map(drop),
             "worktree.set_owners" => client.add_owner(&self.worktree(), &self.someone()).map(drop),
             "worktree.archive" => client.archive_worktree(&self.worktree()).map(drop),
             "worktree.delete" => client.delete_worktree(&self.worktree()),

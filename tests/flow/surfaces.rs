@@ -186,6 +186,10 @@ const COMMANDS: &[(&str, Line)] = &[
     ("worktree update", Calls("worktrees_update", |s, _| words(["worktree", "update", &s.worktree(), "x"]))),
     ("worktree tier", Calls("worktrees_set_tier", |s, _| words(["worktree", "tier", &s.worktree(), "all"]))),
     (
+        "worktree sharing",
+        Calls("worktrees_set_sharing", |s, _| words(["worktree", "sharing", &s.worktree(), "on"])),
+    ),
+    (
         "worktree add-owner",
         Calls("worktrees_add_owner", |s, _| words(["worktree", "add-owner", &s.worktree(), &s.someone()])),
     ),
@@ -462,6 +466,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "sessions_import" => serde_json::to_value(new_import(&stage.tree())).unwrap(),
         "worktrees_update" => json!({ "about": "x" }),
         "worktrees_set_tier" => json!({ "tier": "all" }),
+        "worktrees_set_sharing" => json!({ "shares": true }),
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
         "secrets_lend" => serde_json::to_value(stage.loan()).unwrap(),
         "secrets_rotate" | "worktrees_merge" | "worktrees_push" => json!({}),

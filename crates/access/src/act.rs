@@ -194,6 +194,7 @@ actions! {
     WORKTREE_UPDATE = "worktree.update", Write, Widens;
     WORKTREE_SET_TIER = "worktree.set_tier", Manage, Widens or Narrows, changes;
     WORKTREE_SET_OWNERS = "worktree.set_owners", Manage, Widens or Narrows, changes;
+    WORKTREE_SET_SHARING = "worktree.set_sharing", Manage, Widens or Narrows, changes;
     WORKTREE_ARCHIVE = "worktree.archive", Manage, Narrows, changes;
     WORKTREE_DELETE = "worktree.delete", Manage, Narrows, changes;
     WORKTREE_RESTORE = "worktree.restore", Manage, Widens, changes;

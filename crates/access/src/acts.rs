@@ -79,6 +79,10 @@ fn shown<T: ToString>(name: &'static str, value: Option<T>) -> Option<(&'static 
     value.map(|value| (name, value.to_string()))
 }
 
+/// What the ledger says of a worktree whose sessions are shared.
+const SHARING: &str = "people may prompt each other's sessions here: what one leaves in the conversation and the tree steers what \
+                       runs with the rights and the secrets of another";
+
 mod sessions;
 
 pub use sessions::*;
@@ -328,6 +332,19 @@ acts! {
         worktree: WorktreeId,
         /// The new tier.
         tier: Tier,
+    }
+    /// Let others than its creator prompt a session in a worktree, each as themselves, or end that.
+    SetSharing = WORKTREE_SET_SHARING on |a| Resource::Worktree(a.worktree),
+        narrows |a| !a.shares,
+        detail |a| {
+            let mut told = vec![("sharing", a.shares.to_string())];
+            told.extend(a.shares.then(|| ("warning", SHARING.to_owned())));
+            told
+        }; {
+        /// Which.
+        worktree: WorktreeId,
+        /// Whether they may.
+        shares: bool,
     }
     /// Add an owner.
     AddOwner = WORKTREE_SET_OWNERS on |a| Resource::Worktree(a.worktree), detail |a| vec![("add", a.owner.to_string())]; {

@@ -62,6 +62,8 @@ pub struct WorktreeFacts {
     pub tier: Tier,
     /// Whether it is finished.
     pub archived: bool,
+    /// Whether others than its creator may prompt a session in it, as far as the worktree says.
+    pub shares: bool,
     /// Whether it is gone; only its events are still shown to those who could read it.
     pub deleted: bool,
 }

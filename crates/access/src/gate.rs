@@ -6,6 +6,7 @@
 //! read looks exactly like what does not exist; nothing remembered is used after the epoch moved, and
 //! what is remembered bears the epoch that stood *before* its facts were read.
 
+mod found;
 mod reads;
 mod trial;
 
@@ -15,9 +16,10 @@ pub use trial::{Trial, TrialError};
 
 use arc_swap::ArcSwap;
 use ledger::{Decision as Entry, Draft, Ledger, Recorded};
-use model::{Clock, KeyId, PassId, RepoId, Role, SessionId, Tier, UserId, WorktreeId};
+use model::{Clock, Role, SessionId, UserId, WorktreeId};
 use quick_cache::sync::Cache;
 
+use self::found::{Found, Marks};
 use crate::act;
 use crate::policy::{Subject, Target};
 use crate::record::{append, append_narrowing};
@@ -34,6 +36,8 @@ const SHUT: &str = "the policies cannot be loaded, so everything is refused; the
 pub struct GateConfig {
     /// Whether worktrees are divided by owners and tiers.
     pub worktree_rbac: bool,
+    /// Whether people may prompt each other's sessions where a worktree says so, too.
+    pub session_sharing: bool,
     /// What nobody does without a one-time password that came with the very request.
     pub totp_actions: Vec<&'static Action>,
 }
@@ -65,41 +69,6 @@ struct Question {
     via: &'static str,
     action: &'static str,
     resource: Resource,
-}
-
-/// What a resource turned out to be.
-enum Found {
-    Installation,
-    User(UserFacts),
-    Key(KeyId, UserId),
-    Pass(PassId, UserId),
-    Repo(RepoId),
-    Worktree(Arc<WorktreeFacts>),
-    Session(SessionFacts),
-}
-
-impl Found {
-    fn target(&self) -> Target<'_> {
-        match self {
-            Self::Installation => Target::Installation,
-            Self::User(facts) => Target::User { id: facts.id, role: facts.role },
-            Self::Key(id, owner) => Target::Key { id: *id, owner: *owner },
-            Self::Pass(id, owner) => Target::Pass { id: *id, owner: *owner },
-            Self::Repo(id) => Target::Repo(*id),
-            Self::Worktree(facts) => Target::Worktree(facts),
-            Self::Session(facts) => Target::Session(facts),
-        }
-    }
-
-    /// An administrator acting where the tier says `none` overrides; the record says so.
-    fn overrides(&self, who: &Principal) -> bool {
-        let hidden = |facts: &WorktreeFacts| facts.tier == Tier::None && !facts.owners.contains(&who.user);
-        match self {
-            Self::Worktree(facts) => hidden(facts),
-            Self::Session(facts) => hidden(&facts.worktree),
-            _ => false,
-        }
-    }
 }
 
 impl<B: Backing> Gate<B> {
@@ -160,12 +129,12 @@ impl<B: Backing> Gate<B> {
     /// Judges an act. A refusal is on the ledger when this returns; so is the opening of what is allowed.
     pub async fn authorize<A: Act>(&self, who: &Principal, act: A) -> Result<Permit<A>, Denied> {
         match self.judge(who, A::ACTION, act.resource(), act.asks()).await {
-            Ok(overrides) => {
+            Ok(marks) => {
                 if act.class() == Class::Read {
                     return Ok(Permit::new(act, who.clone(), None));
                 }
                 let resource = act.names().unwrap_or_else(|| act.resource().to_string());
-                let opened = self.open(who, &act, &resource, overrides).await?;
+                let opened = self.open(who, &act, &resource, marks).await?;
                 let record = Record { opened, action: A::ACTION, resource, who: who.clone() };
                 let record = Some(record);
                 Ok(Permit::new(act, who.clone(), record))
@@ -375,7 +344,7 @@ impl<B: Backing> Gate<B> {
         action: &'static Action,
         resource: Resource,
         asks: Asks,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Marks, Refused> {
         let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
         // Before any fact is read: what is decided on facts of this epoch is remembered for this epoch only.
         let epoch = self.epoch.now();
@@ -393,7 +362,7 @@ impl<B: Backing> Gate<B> {
         resource: Resource,
         asks: Asks,
         epoch: u64,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Marks, Refused> {
         let broken = |_: Unavailable| Refused::unavailable("the store did not answer; nothing was started");
         if who.scope < action.scope {
             return Err(Refused {
@@ -407,7 +376,7 @@ impl<B: Backing> Gate<B> {
             && asks == Asks::default()
             && self.remembered(who, action, resource).is_some_and(|d| d.allowed)
         {
-            return Ok(false);
+            return Ok(Marks::default());
         }
         let Some(found) = self.find(resource).await.map_err(broken)? else {
             return Err(Refused::hidden());
@@ -417,8 +386,7 @@ impl<B: Backing> Gate<B> {
             return Err(Refused { denied: Denied::totp(), cause: "one-time password needed".into() });
         }
         if decision.allowed {
-            let divided = self.config.worktree_rbac;
-            return Ok(action.class != Class::Read && divided && found.overrides(who));
+            return Ok(found.marks(who, action, self.config.worktree_rbac));
         }
         let cause = match decision.policies.is_empty() {
             true => "no policy permits".to_owned(),
@@ -501,15 +469,15 @@ impl<B: Backing> Gate<B> {
         who: &Principal,
         act: &A,
         resource: &str,
-        overrides: bool,
+        marks: Marks,
     ) -> Result<Option<Recorded>, Denied> {
         let action = A::ACTION;
         let mut draft = Draft::new(who.label(), action.name, Entry::Allowed).on(resource).opens();
         for (name, value) in act.detail() {
             draft = draft.with(name, value);
         }
-        if overrides {
-            draft = draft.with("override", "true");
+        for (name, value) in marks.told() {
+            draft = draft.with(name, value);
         }
         if self.asks_totp(action) {
             draft = draft.with("totp", "shown");

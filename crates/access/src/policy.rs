@@ -139,6 +139,7 @@ pub struct Policies {
     /// What no added policy takes away: the permits that say so, and every shipped `forbid`.
     kept: HashMap<&'static str, PolicySet>,
     worktree_rbac: bool,
+    session_sharing: bool,
 }
 
 static SCHEMA_READ: LazyLock<Option<Schema>> =
@@ -193,7 +194,18 @@ impl Policies {
             }
             by_action.insert(action.name, (uid.clone(), slice(&whole, &uid)?));
         }
-        Ok(Self { whole, by_action, kept: kept_by_action, worktree_rbac })
+        Ok(Self { whole, by_action, kept: kept_by_action, worktree_rbac, session_sharing: false })
+    }
+
+    /// The same, where the daemon lets people prompt each other's sessions, or does not.
+    #[must_use]
+    pub fn sharing(mut self, on: bool) -> Self {
+        self.session_sharing = on;
+        self
+    }
+
+    fn around(&self) -> Around {
+        Around { worktree_rbac: self.worktree_rbac, session_sharing: self.session_sharing }
     }
 
     /// Whether worktrees are divided by owners and tiers at all.
@@ -228,7 +240,7 @@ impl Policies {
     #[must_use]
     pub fn decide(&self, who: Subject, action: &'static Action, target: &Target<'_>, asks: Asks) -> Decision {
         let answer = self.by_action.get(action.name).and_then(|(uid, set)| {
-            let (entities, request) = question(who, uid, target, asks, self.worktree_rbac)?;
+            let (entities, request) = question(who, uid, target, asks, self.around())?;
             let answer = AUTHORIZER.is_authorized(&request, set, &entities);
             let allows = |answer: &Response| {
                 answer.decision() == CedarDecision::Allow && answer.diagnostics().errors().count() == 0
@@ -286,7 +298,7 @@ impl Policies {
         target: &Target<'_>,
     ) -> Option<(PolicySet, Entities, Request)> {
         let (uid, _) = self.by_action.get(action.name)?;
-        let (entities, request) = question(who, uid, target, Asks::default(), self.worktree_rbac)?;
+        let (entities, request) = question(who, uid, target, Asks::default(), self.around())?;
         Some((self.whole.clone(), entities, request))
     }
 }
@@ -394,6 +406,7 @@ fn worktree_entity(facts: &WorktreeFacts) -> Option<Entity> {
         ("owners".to_owned(), RestrictedExpression::new_set(owners?)),
         ("tier".to_owned(), RestrictedExpression::new_string(facts.tier.word().to_owned())),
         ("archived".to_owned(), RestrictedExpression::new_bool(facts.archived)),
+        ("shares".to_owned(), RestrictedExpression::new_bool(facts.shares)),
     ]);
     Entity::new(uid(&WORKTREE_TYPE, facts.id.to_string())?, attributes, HashSet::new()).ok()
 }
@@ -408,12 +421,19 @@ fn session_entity(facts: &SessionFacts) -> Option<Entity> {
     Entity::new(uid(&SESSION_TYPE, facts.id.to_string())?, attributes, HashSet::new()).ok()
 }
 
+/// How the installation is set up, as policies see it.
+#[derive(Clone, Copy)]
+struct Around {
+    worktree_rbac: bool,
+    session_sharing: bool,
+}
+
 fn question(
     who: Subject,
     action: &EntityUid,
     target: &Target<'_>,
     asks: Asks,
-    rbac: bool,
+    setup: Around,
 ) -> Option<(Entities, Request)> {
     let principal = user_entity(who.user, who.role)?;
     let resource = match target {
@@ -430,7 +450,8 @@ fn question(
         _ => None,
     };
     let mut pairs = vec![
-        ("worktree_rbac".to_owned(), RestrictedExpression::new_bool(rbac)),
+        ("worktree_rbac".to_owned(), RestrictedExpression::new_bool(setup.worktree_rbac)),
+        ("session_sharing".to_owned(), RestrictedExpression::new_bool(setup.session_sharing)),
         ("via".to_owned(), RestrictedExpression::new_string(who.via.to_owned())),
     ];
     if let Some(role) = asks.role {

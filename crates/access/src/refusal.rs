@@ -17,6 +17,20 @@ pub enum Reason {
     Unavailable,
 }
 
+/// What is said of policies that somebody can do something about.
+const TOLD: [(&str, &str); 2] = [
+    (
+        "sharing-is-off-in-the-daemon",
+        "the session is somebody else's, and the daemon lets nobody prompt another's \
+         (`sessions.dangerously_allow_session_sharing` is off); go on from it in one of your own: `palisade session fork`",
+    ),
+    (
+        "sharing-is-off-in-the-worktree",
+        "the session is somebody else's, and its worktree lets nobody prompt another's; an owner of it can change that \
+         (`palisade worktree sharing`), or go on from it in one of your own: `palisade session fork`",
+    ),
+];
+
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -33,9 +47,13 @@ impl Denied {
     }
 
     pub(crate) fn forbidden(policies: Vec<String>) -> Self {
-        let message = match policies.first() {
-            Some(policy) => format!("forbidden by policy `{policy}`; ask an administrator"),
-            None => "your role and tier do not allow this; ask an owner of it or an administrator".into(),
+        let told = policies.first().and_then(|first| TOLD.iter().find(|(policy, _)| policy == first));
+        let message = match (told, policies.first()) {
+            (Some((_, told)), _) => (*told).to_owned(),
+            (None, Some(policy)) => format!("forbidden by policy `{policy}`; ask an administrator"),
+            (None, None) => {
+                "your role and tier do not allow this; ask an owner of it or an administrator".into()
+            }
         };
         Self { reason: Reason::Forbidden, message, policies }
     }

@@ -62,7 +62,7 @@ fn led_02_an_act_narrows_by_what_it_asks_and_never_by_what_stands() {
     assert_eq!(RemoveOwner { worktree, owner: user }.class(), Class::Narrows);
     // What is asked before the act is known (by a key that repeats it) rests on the table.
     let some: Vec<&str> = ACTIONS.iter().filter(|it| it.may_narrow).map(|it| it.name).collect();
-    assert_eq!(some, ["user.update", "worktree.set_tier", "worktree.set_owners"]);
+    assert_eq!(some, ["user.update", "worktree.set_tier", "worktree.set_owners", "worktree.set_sharing"]);
     assert!(ACTIONS.iter().all(|it| !it.may_narrow || (it.class == Class::Widens && it.changes_access)));
 }
 
@@ -84,6 +84,7 @@ fn matrix() -> (Vec<Subject>, Vec<UserId>, Vec<WorktreeFacts>) {
                     owners,
                     tier: *tier,
                     archived,
+                    shares: false,
                     deleted: false,
                 });
             }

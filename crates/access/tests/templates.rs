@@ -52,6 +52,7 @@ fn decisions(policies: &Policies) -> Vec<(String, bool)> {
         owners,
         tier: Tier::All,
         archived: false,
+        shares: false,
         deleted: false,
     };
     let (own, others) = (tree(vec![me]), tree(vec![other]));

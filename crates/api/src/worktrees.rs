@@ -91,6 +91,9 @@ pub struct Worktree {
     pub archived_by: Option<String>,
     /// What became of its files when it was archived: kept, cleaned or removed.
     pub files: Option<String>,
+    /// Whether people may prompt each other's sessions in it, if the daemon lets them, too.
+    #[serde(default)]
+    pub shares: bool,
 }
 
 /// Joins what was committed in a worktree into a branch.
@@ -253,6 +256,14 @@ pub struct UpdateWorktreeRequest {
         pattern = r#"^(?:https?://[A-Za-z0-9][A-Za-z0-9.:-]*(?:[/?#][A-Za-z0-9/._~?#=&%+,;:@!$()*-]*)?)?$"#
     )]
     pub pull_request: Option<String>,
+}
+
+/// Lets people prompt each other's sessions, or ends that.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetSharingRequest {
+    /// Whether they may.
+    pub shares: bool,
 }
 
 /// Changes what non-owners may do.

@@ -49,7 +49,7 @@ impl Place {
 }
 
 #[test]
-fn what_is_beneath_is_read_and_replaced_whole() {
+fn wt_18_what_is_beneath_is_read_and_replaced_whole() {
     let place = Place::new();
     assert_eq!(place.read("sub/note").unwrap(), b"note");
     place.write("sub/note", "other").unwrap();
@@ -65,7 +65,7 @@ fn what_is_beneath_is_read_and_replaced_whole() {
 }
 
 #[test]
-fn paths_that_lead_elsewhere_are_refused_and_touch_nothing() {
+fn wt_18_paths_that_lead_elsewhere_are_refused_and_touch_nothing() {
     let place = Place::new();
     symlink(place.at("outside"), place.at("inside/out")).unwrap();
     symlink("sub", place.at("inside/own")).unwrap();
@@ -126,7 +126,7 @@ fn what_is_read_is_bounded() {
 }
 
 #[test]
-fn permissions_are_kept_and_other_names_keep_the_old_content() {
+fn wt_18_permissions_are_kept_and_other_names_keep_the_old_content() {
     let place = Place::new();
     for mode in [0o640, 0o755, 0o400] {
         fs::set_permissions(place.at("inside/sub/note"), fs::Permissions::from_mode(mode)).unwrap();

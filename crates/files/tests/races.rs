@@ -124,6 +124,8 @@ impl Scene {
                 }
             }
             self.over.store(true, Ordering::Relaxed);
+            let swaps = self.swaps.load(Ordering::Relaxed);
+            assert!(count >= turns() && swaps >= turns(), "{count} turns, {swaps} swaps, {} wanted", turns());
         });
     }
 }
@@ -161,7 +163,7 @@ impl Tally {
 }
 
 #[test]
-fn racing_swaps_of_a_directory_touch_nothing_outside() {
+fn wt_18_racing_swaps_of_a_directory_touch_nothing_outside() {
     let scene = Scene::new();
     let before = scene.outside();
     let root = Root::open(&scene.at("inside")).unwrap();
@@ -181,7 +183,7 @@ fn racing_swaps_of_a_directory_touch_nothing_outside() {
 }
 
 #[test]
-fn racing_swaps_of_a_file_touch_nothing_outside_and_never_wait() {
+fn wt_18_racing_swaps_of_a_file_touch_nothing_outside_and_never_wait() {
     let scene = Scene::new();
     let before = scene.outside();
     let root = Root::open(&scene.at("inside")).unwrap();

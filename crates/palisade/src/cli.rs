@@ -21,7 +21,7 @@ pub(crate) use sandbox::{
 };
 pub(crate) use secrets::Secret;
 pub(crate) use sessions::{AcpArgs, AgentCommand, ApprovalCommand, BudgetCommand, SessionCommand};
-pub(crate) use trees::{Repo, TreeFiles, Worktree};
+pub(crate) use trees::{Repo, Switch, TreeFiles, Worktree};
 
 /// Runs AI agents inside a boundary that can be proved.
 ///

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use ::ledger::{Keys, Ledger, OpenError, Options};
+use ::ledger::{Decision, Draft, Keys, Ledger, OpenError, Options};
 use access::{Authenticator, BadPassword, Gate, GateConfig, Lifetimes, Unavailable};
 use model::{Clock, Millis};
 use redact::Redactor;
@@ -88,6 +88,20 @@ pub struct Boot {
     pub known_hosts: Vec<PathBuf>,
     /// How far sessions go.
     pub bounds: SessionBounds,
+}
+
+/// Says on the ledger that people may prompt each other's sessions, as far as the daemon says; without that record they may not.
+fn is_sharing_noted(ledger: &Ledger) -> bool {
+    let warning = "people may prompt each other's sessions in worktrees that say so, too: what one leaves in a conversation and a \
+                   tree steers what runs with the rights and the secrets of another";
+    let note = Draft::new("local", "session.sharing", Decision::Noted)
+        .with("setting", "sessions.dangerously_allow_session_sharing")
+        .with("warning", warning);
+    let noted = ledger.append(note);
+    if let Err(error) = &noted {
+        tracing::error!(%error, "that sessions are shared could not be recorded, so they are not");
+    }
+    noted.is_ok()
 }
 
 /// Why nothing was started.
@@ -291,7 +305,11 @@ impl Runtime {
         {
             tracing::warn!(%error, "which master key the store belongs to could not be written down");
         }
-        let config = GateConfig { worktree_rbac: boot.worktree_rbac, totp_actions: boot.totp_actions };
+        let config = GateConfig {
+            worktree_rbac: boot.worktree_rbac,
+            session_sharing: boot.bounds.shares && is_sharing_noted(&ledger),
+            totp_actions: boot.totp_actions,
+        };
         let gate =
             Gate::new(Arc::clone(&store), Arc::clone(&ledger), Arc::clone(&boot.clock), config).await?;
         let gate = Arc::new(gate);

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::{
-    AddOwner, CreateWorktree, ListWorktrees, Permit, Principal, ReadWorktree, RemoveOwner, SetTier,
-    UpdateWorktree, WorktreeFacts,
+    AddOwner, CreateWorktree, ListWorktrees, Permit, Principal, ReadWorktree, RemoveOwner, SetSharing,
+    SetTier, UpdateWorktree, WorktreeFacts,
 };
 use files::FileError;
 use git::{Commit, Cut};
@@ -210,6 +210,17 @@ impl Runtime {
     ) -> Result<Worktree, ActError> {
         let act = SetTier { worktree, tier };
         self.perform(who, act, async |store: Arc<store::Store>, permit| store.set_tier(permit).await).await
+    }
+
+    /// Lets people prompt each other's sessions in a worktree, each as themselves, or ends that.
+    pub async fn set_sharing(
+        self: &Arc<Self>,
+        who: &Principal,
+        worktree: WorktreeId,
+        shares: bool,
+    ) -> Result<Worktree, ActError> {
+        let act = SetSharing { worktree, shares };
+        self.perform(who, act, async |store: Arc<store::Store>, permit| store.set_sharing(permit).await).await
     }
 
     /// Adds an owner.

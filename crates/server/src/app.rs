@@ -162,6 +162,7 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(worktrees::list, worktrees::create))
         .routes(routes!(worktrees::read, worktrees::update, worktrees::delete))
         .routes(routes!(worktrees::set_tier))
+        .routes(routes!(worktrees::set_sharing))
         .routes(routes!(worktrees::add_owner, worktrees::remove_owner))
         .routes(routes!(worktrees::archive))
         .routes(routes!(leaving::restore))

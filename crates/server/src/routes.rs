@@ -86,6 +86,7 @@ routes! {
     PATCH "/api/v1/worktrees/{worktree}" Action("worktree.update");
     DELETE "/api/v1/worktrees/{worktree}" Action("worktree.delete");
     PUT "/api/v1/worktrees/{worktree}/tier" Action("worktree.set_tier");
+    PUT "/api/v1/worktrees/{worktree}/sharing" Action("worktree.set_sharing");
     PUT "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     DELETE "/api/v1/worktrees/{worktree}/owners/{user}" Action("worktree.set_owners");
     POST "/api/v1/worktrees/{worktree}/archive" Action("worktree.archive");

@@ -67,6 +67,8 @@ keys! {
     "sessions.goes_on" = "false": "begin what waits in a session though the task before it failed";
     "sessions.notice" = "": "what a session is told of the end of one that was opened for it, with {session} {task} {title} {state} {why} {text}; empty: the usual text";
     "sessions.four_eyes" = "false": "whoever asked for a task decides nothing that it asks for";
+    "sessions.dangerously_allow_session_sharing" = "false": "people may prompt each other's sessions, each with their own rights and secrets, in worktrees that say so, too (`palisade worktree sharing`)";
+    "sessions.unattended" = "hold": "what becomes of a question of an agent while nobody looks on: `hold`, the agent stands still until somebody decides, or `deny`, at once";
     "sessions.answer_seconds" = "60": "how long a question of an agent waits while somebody looks on, 1 to 86400; then it is denied";
     "budgets.session_calls_per_minute" = "60": "most calls of tools of one session in a minute; 0: as many as it likes";
     "budgets.session_tokens_per_minute" = "100000": "most tokens of one session in a minute, as its agent tells them; 0: as many as it likes";
@@ -476,6 +478,10 @@ impl Reader<'_> {
         }
         if !settings.worktree_rbac && settings.mode == Mode::Team {
             degraded.push("access.worktree_rbac = false: worktrees are not divided".to_owned());
+        }
+        if settings.bounds.shares {
+            let what = "people may prompt each other's sessions";
+            degraded.push(format!("sessions.dangerously_allow_session_sharing: {what}"));
         }
         let keys = [("key.file", &settings.key_file), ("key.passphrase_file", &settings.passphrase_file)];
         for (name, file) in keys {

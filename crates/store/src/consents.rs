@@ -77,10 +77,20 @@ impl Store {
         Ok(rows.iter().map(consent).collect::<Result<_, _>>()?)
     }
 
-    /// Consents to effects of this kind that hold where this task is at work, the oldest first.
+    /// Consents to effects of this kind that hold where this task is at work, the oldest first: those that were given with a
+    /// question of a task that the same person asked for. What is done for one is not done for another.
     pub async fn consents_to(&self, work: &AtWork, kind: &str) -> Result<Vec<Consent>, StoreError> {
-        let sql = consent_columns!("AND c.kind = $4 ORDER BY c.seq LIMIT $3");
-        let args = [work.session().to_string().into(), self.clock.now().into(), MOST.into(), kind.into()];
+        let sql = consent_columns!(
+            "AND c.kind = $4 AND (SELECT t.asked_by FROM approvals a JOIN tasks t ON t.id = a.task WHERE a.id = c.approval) = \
+             (SELECT asked_by FROM tasks WHERE id = $5) ORDER BY c.seq LIMIT $3"
+        );
+        let args = [
+            work.session().to_string().into(),
+            self.clock.now().into(),
+            MOST.into(),
+            kind.into(),
+            work.task().to_string().into(),
+        ];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(consent).collect::<Result<_, _>>()?)
     }

@@ -39,7 +39,7 @@ impl Backing for Store {
 
     async fn worktree(&self, id: WorktreeId) -> Answer<Option<WorktreeFacts>> {
         let sql = "SELECT id, tier, archived_at, deleted_at, \
-                   (SELECT string_agg(user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id) \
+                   (SELECT string_agg(user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), w.shares \
                    FROM worktrees w WHERE id = $1";
         let row = self.engine.row(sql, &[id.to_string().into()]).await.map_err(unavailable)?;
         row.as_ref().map(worktree_facts).transpose().map_err(unavailable)
@@ -318,6 +318,7 @@ fn worktree_facts(row: &Row) -> Result<WorktreeFacts, EngineError> {
         archived: row.opt_int(2)?.is_some(),
         deleted: row.opt_int(3)?.is_some(),
         owners: owners(row, 4)?,
+        shares: row.flag(5)?,
     })
 }
 

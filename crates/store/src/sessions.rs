@@ -35,6 +35,8 @@ pub struct Session {
     pub command: Vec<String>,
     /// What the agent itself calls the conversation.
     pub agent_session: Option<String>,
+    /// In whose home that is; the creator's unless told.
+    pub agent_session_of: Option<UserId>,
     /// Why nothing of its queue is begun.
     pub held: Option<HoldCause>,
     /// The last thing that happened.
@@ -107,7 +109,7 @@ macro_rules! session_columns {
             "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
             "w.tier, w.archived_at, ",
             "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
-            "s.parent, s.born, s.forked_at, s.depth, s.imported ",
+            "s.parent, s.born, s.forked_at, s.depth, s.imported, w.shares, s.agent_session_of ",
             "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
             $rest
         )
@@ -262,6 +264,7 @@ pub(crate) fn session(row: &Row) -> Result<Session, EngineError> {
         owners: owners(row, 17)?,
         tier: parsed(row, 15)?,
         archived: row.opt_int(16)?.is_some(),
+        shares: row.flag(23)?,
         deleted: false,
     };
     Ok(Session {
@@ -281,6 +284,7 @@ pub(crate) fn session(row: &Row) -> Result<Session, EngineError> {
         origin: origin(row)?,
         depth: row.int(21)?,
         imported: row.opt_int(22)?,
+        agent_session_of: row.opt_text(24)?.map(str::parse).transpose().map_err(|_| odd(24))?,
     })
 }
 

@@ -32,6 +32,7 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0009_imported_sessions.sql"),
     },
     Migration { number: 10, name: "leaving", sql: include_str!("../migrations/0010_leaving.sql") },
+    Migration { number: 11, name: "sharing", sql: include_str!("../migrations/0011_sharing.sql") },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

@@ -265,9 +265,16 @@ impl Store {
             self.clock.now().into(),
         ];
         tx.exec(sql, &args).await?;
-        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session) WHERE id = $1";
+        // A conversation is in the home of whoever asked: nobody else's agent finds it there.
+        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session), agent_session_of = \
+                   CASE WHEN $3 IS NULL THEN agent_session_of ELSE (SELECT asked_by FROM tasks WHERE id = $4) END WHERE id = $1";
         let holds = end.holds.or(wanted).map(HoldCause::word);
-        let args = [work.session.to_string().into(), holds.into(), end.agent_session.clone().into()];
+        let args = [
+            work.session.to_string().into(),
+            holds.into(),
+            end.agent_session.clone().into(),
+            work.task.to_string().into(),
+        ];
         tx.exec(sql, &args).await?;
         self.expire_approvals(&mut tx, work.session).await?;
         self.note_end(&mut tx, work.session).await?;

@@ -1,8 +1,8 @@
 //! Worktrees: rows, lists cut to what a caller may know of, and what changes them.
 
 use access::{
-    AddOwner, CreateWorktree, ListWorktrees, Permit, ReadWorktree, RemoveOwner, SetTier, UpdateWorktree,
-    WorktreeFacts,
+    AddOwner, CreateWorktree, ListWorktrees, Permit, ReadWorktree, RemoveOwner, SetSharing, SetTier,
+    UpdateWorktree, WorktreeFacts,
 };
 use model::{EventKind, Link, Millis, RepoId, Role, Tier, TreeFiles, UserId, WorktreeId, WorktreeName};
 
@@ -42,6 +42,8 @@ pub struct Worktree {
     pub archived_by: Option<UserId>,
     /// What became of its files when it was archived.
     pub files: Option<TreeFiles>,
+    /// Whether people may prompt each other's sessions in it.
+    pub shares: bool,
 }
 
 /// What a tree on the disk was made from.
@@ -62,6 +64,7 @@ impl Worktree {
             owners: self.owners.clone(),
             tier: self.tier,
             archived: self.archived_at.is_some(),
+            shares: self.shares,
             deleted: false,
         }
     }
@@ -83,7 +86,7 @@ macro_rules! worktree_columns {
         concat!(
             "SELECT w.id, w.repo, w.name, w.about, w.tier, w.created_by, w.created_at, w.archived_at, ",
             "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
-            "w.branch, w.base, w.issue, w.pull_request, w.archived_by, w.files FROM worktrees w ",
+            "w.branch, w.base, w.issue, w.pull_request, w.archived_by, w.files, w.shares FROM worktrees w ",
             $rest
         )
     };
@@ -202,6 +205,13 @@ impl Store {
         self.change(act.worktree, sql, [act.tier.word().into()], EventKind::WorktreeChanged).await
     }
 
+    /// Lets people prompt each other's sessions, or ends that.
+    pub async fn set_sharing(&self, permit: Permit<SetSharing>) -> Result<Worktree, StoreError> {
+        let act = permit.into_act();
+        let sql = "UPDATE worktrees SET shares = $2 WHERE id = $1 AND deleted_at IS NULL";
+        self.change(act.worktree, sql, [act.shares.into()], EventKind::WorktreeChanged).await
+    }
+
     /// Adds an owner.
     pub async fn add_owner(&self, permit: Permit<AddOwner>) -> Result<Worktree, StoreError> {
         let act = permit.into_act();
@@ -291,5 +301,6 @@ fn worktree(row: &Row) -> Result<Worktree, EngineError> {
         pull_request: row.opt_text(12)?.map(str::to_owned),
         archived_by: row.opt_text(13)?.map(str::parse).transpose().map_err(|_| odd(13))?,
         files: row.opt_text(14)?.map(str::parse).transpose().map_err(|_| odd(14))?,
+        shares: row.flag(15)?,
     })
 }

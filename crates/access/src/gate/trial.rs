@@ -49,7 +49,8 @@ impl<B: Backing> Gate<B> {
         let subject = Subject { user: user.id, role: user.role, via: "login" };
         let mut added = self.backing.added_policies().await?;
         added.extend(trial.with);
-        let policies = Policies::load(&added, self.config.worktree_rbac)?;
+        let policies =
+            Policies::load(&added, self.config.worktree_rbac)?.sharing(self.config.session_sharing);
         if !Policies::fits(trial.action, &found.target()) {
             return Err(TrialError::Misfit(trial.action.name));
         }
@@ -86,6 +87,7 @@ impl<B: Backing> Gate<B> {
 /// The policies, or why there are none; the log says so.
 pub(super) fn load(added: &[AddedPolicy], config: &GateConfig) -> Result<Policies, PolicyError> {
     let loaded = Policies::load(added, config.worktree_rbac);
+    let loaded = loaded.map(|policies| policies.sharing(config.session_sharing));
     if let Err(error) = &loaded {
         tracing::error!(%error, "the policies cannot be loaded; everything is refused");
     }

@@ -123,6 +123,12 @@ impl Client {
         self.call("PUT", &format!("/api/v1/worktrees/{}/tier", part(id)), Some(&body))
     }
 
+    /// Lets people prompt each other's sessions, or ends that.
+    pub fn set_sharing(&self, id: &str, shares: bool) -> Called<Worktree> {
+        let body = SetSharingRequest { shares };
+        self.call("PUT", &format!("/api/v1/worktrees/{}/sharing", part(id)), Some(&body))
+    }
+
     /// Adds an owner.
     pub fn add_owner(&self, id: &str, user: &str) -> Called<Worktree> {
         self.call("PUT", &format!("/api/v1/worktrees/{}/owners/{}", part(id), part(user)), NOTHING)

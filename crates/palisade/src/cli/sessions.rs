@@ -43,9 +43,12 @@ pub(crate) enum SessionCommand {
         session: String,
         /// What; standard input if it is left out
         prompt: Option<String>,
-        /// Show what happens until that task is over
+        /// Show what happens until that task is over; what it asks is denied where there is no terminal
         #[arg(long, short)]
         follow: bool,
+        /// Leave what it asks to others, where there is no terminal
+        #[arg(long, requires = "follow")]
+        leave_questions: bool,
     },
     /// Go on from a place of its conversation, in a session of your own
     Fork {

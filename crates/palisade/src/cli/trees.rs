@@ -87,6 +87,8 @@ pub(crate) enum Worktree {
     Update { worktree: String, about: String },
     /// Change what non-owners may do
     Tier { worktree: String, tier: Tier },
+    /// Let people prompt each other's sessions in it, each with their own rights and secrets, or end that
+    Sharing { worktree: String, shares: Switch },
     /// Add an owner
     AddOwner { worktree: String, user: String },
     /// Remove an owner; the last one stays
@@ -140,6 +142,12 @@ pub(crate) enum Worktree {
 }
 
 /// What becomes of the files of a worktree that is archived or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TreeFiles {
     /// They stay as they are

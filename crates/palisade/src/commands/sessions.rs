@@ -46,12 +46,14 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
             let found = client.session(&session)?;
             Ok(show(&found, &client.tasks(&session, 0)?.items))
         }
-        SessionCommand::Prompt { session, prompt, follow } => {
+        SessionCommand::Prompt { session, prompt, follow, leave_questions } => {
             let prompt = prompt.map_or_else(from_input, Ok)?;
             let before = client.session(&session)?.steps;
             let task = client.prompt_session(&session, &prompt)?;
             if follow {
-                return attach::watch(session_of, &session, Some(before), Some(&task.id), json);
+                let questions =
+                    if leave_questions { attach::Questions::Left } else { attach::Questions::Denied };
+                return attach::watch(session_of, &session, Some(before), Some(&task.id), questions, json);
             }
             let text =
                 format!("{} is {}; `palisade session attach {session}` shows it\n", task.id, task.state);
@@ -91,7 +93,9 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
             };
             Ok(Shown::new(&task, text))
         }
-        SessionCommand::Attach { session, after } => attach::watch(session_of, &session, after, None, json),
+        SessionCommand::Attach { session, after } => {
+            attach::watch(session_of, &session, after, None, attach::Questions::Left, json)
+        }
         SessionCommand::Export { session } => {
             let mut after = 0;
             loop {

@@ -65,6 +65,14 @@ pub(super) fn run(session: &Session, command: cli::Worktree) -> Result<Shown, Fa
             Ok(show(&client.update_worktree(&find(&worktree)?, &about)?))
         }
         cli::Worktree::Tier { worktree, tier } => Ok(show(&client.set_tier(&find(&worktree)?, &word(tier))?)),
+        cli::Worktree::Sharing { worktree, shares } => {
+            if shares == cli::Switch::On {
+                output::tell(
+                    "what one person leaves in a conversation and in the tree steers what runs with the rights and the secrets of another",
+                );
+            }
+            Ok(show(&client.set_sharing(&find(&worktree)?, shares == cli::Switch::On)?))
+        }
         cli::Worktree::AddOwner { worktree, user } => {
             Ok(show(&client.add_owner(&find(&worktree)?, &resolve::user(&client, &user)?)?))
         }
@@ -162,6 +170,9 @@ fn show(one: &api::Worktree) -> Shown {
         one.owners.join(" "),
         moment(one.created_at)
     );
+    if one.shares {
+        text.push_str("sharing  people may prompt each other's sessions, if the daemon lets them\n");
+    }
     if let Some(branch) = &one.branch {
         text.push_str(&format!("branch   {branch}\n"));
     }

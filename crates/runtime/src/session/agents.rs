@@ -103,7 +103,11 @@ impl Kind {
     ) -> Result<(), String> {
         match (name == COMMAND, command.is_empty()) {
             (true, true) => return Err("say what is run: `command` is any program".into()),
-            (true, false) if wanted.is_some() => return Err("`command` has no modes".into()),
+            (true, false) if wanted.is_some() => {
+                return Err("`command` has no modes: a program that knows no protocol has no way to ask anybody; leave the mode out, \
+                            and what the sandbox lets it do is what it does"
+                    .into());
+            }
             (true, false) => return Ok(()),
             (false, false) => {
                 return Err(format!("`{name}` is started as it is; only `command` takes a program"));

@@ -29,6 +29,10 @@ pub struct SessionBounds {
     pub notice: Notice,
     /// Whether who asked for a task decides nothing that it asks for.
     pub four_eyes: bool,
+    /// Whether people may prompt each other's sessions, where a worktree says so, too.
+    pub shares: bool,
+    /// Whether what is asked while nobody looks on waits; it is denied at once otherwise.
+    pub unattended_holds: bool,
     /// How long a question waits while somebody looks on.
     pub answer: Duration,
     /// What may be spent, unless somebody settled it.
@@ -44,6 +48,8 @@ impl Default for SessionBounds {
             goes_on: false,
             notice: Notice(NOTICE.to_owned()),
             four_eyes: false,
+            shares: false,
+            unattended_holds: true,
             answer: Duration::from_mins(1),
             usual: UsualBudgets::default(),
         }

@@ -243,9 +243,9 @@ impl<'a> Turn<'a> {
         Ok((Wanted { name: self.consumer(), tree, state, options, command, secrets }, how, prompt))
     }
 
-    /// Where the runs of this session keep what they keep.
+    /// Where the runs of this session keep what they keep for whoever asked.
     fn state(&self) -> Result<PathBuf, String> {
-        let state = self.runtime.trees.launcher().state_of(&self.work.session().to_string());
+        let state = self.runtime.trees.launcher().state_for(&self.session.facts, self.who.user());
         crate::trees::private(&state).map_err(|error| error.to_string())?;
         Ok(state)
     }

@@ -23,7 +23,8 @@ impl Runtime {
         let effect = async move |store: Arc<store::Store>, permit: access::Permit<UndoTask>| {
             let (permit, found) = store.task_to_undo(permit).await?;
             let facts = this.gate.session(session).await.ok().flatten();
-            let worktree = facts.map(|facts| facts.worktree.id).ok_or(StoreError::Missing("session"))?;
+            let facts = facts.ok_or(StoreError::Missing("session"))?;
+            let worktree = facts.worktree.id;
             let _alone = this.desk.alone(session, found.id, worktree).ok_or_else(|| {
                 StoreError::Unusable(
                     "an agent is at work in this worktree; stop it, or wait for its end".into(),
@@ -33,7 +34,7 @@ impl Runtime {
                 return Err(StoreError::Dangling("task that ran"));
             };
             let launcher = this.trees.launcher();
-            let state = launcher.state_of(&session.to_string());
+            let state = launcher.state_for(&facts, found.asked_by);
             let count = sandbox::undo(launcher, &state, &tree, run, again).await;
             let count =
                 count.map_err(|why| StoreError::Unusable(super::told::clean(&this.redactor, &why)))?;

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use access::SessionFacts;
+use model::UserId;
 use serde_json::Value;
 use store::StoreError;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -198,6 +200,16 @@ impl Launcher {
     /// Where the runs of something keep their state.
     pub(crate) fn state_of(&self, name: &str) -> PathBuf {
         self.state.join("sessions").join(name)
+    }
+
+    /// Where the runs of a session keep their state that somebody asked for. Each person's are apart: what an agent was given, and
+    /// what it kept in its home, is for tasks of the same person.
+    pub(crate) fn state_for(&self, session: &SessionFacts, asked_by: UserId) -> PathBuf {
+        let own = self.state_of(&session.id.to_string());
+        match asked_by == session.creator {
+            true => own,
+            false => own.join("others").join(asked_by.to_string()),
+        }
     }
 
     /// A program of an agent, where those are looked for.

@@ -44,7 +44,7 @@ async fn throw(house: &House, dice: &mut Dice, people: &[UserId], all: &[Worktre
             let sql = "INSERT INTO worktree_owners (worktree, user_id) VALUES ($1, $2)";
             tx.exec(sql, &[id.to_string().into(), owner.to_string().into()]).await.unwrap();
         }
-        facts.push(WorktreeFacts { id: *id, owners, tier, archived, deleted: false });
+        facts.push(WorktreeFacts { id: *id, owners, tier, archived, shares: false, deleted: false });
     }
     let mut forbids = Vec::new();
     for n in 0..dice.roll(3) {

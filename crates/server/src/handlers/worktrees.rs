@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use access::CreateWorktree;
 use api::{
-    Commit, CreateWorktreeRequest, FileEntry, SetTierRequest, UpdateWorktreeRequest, Worktree, WorktreeDiff,
-    WorktreeFiles, WorktreeLog, WorktreePage,
+    Commit, CreateWorktreeRequest, FileEntry, SetSharingRequest, SetTierRequest, UpdateWorktreeRequest,
+    Worktree, WorktreeDiff, WorktreeFiles, WorktreeLog, WorktreePage,
 };
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -40,6 +40,7 @@ pub(super) fn worktree(row: runtime::Worktree) -> Worktree {
         pull_request: row.pull_request,
         archived_by: row.archived_by.map(|id| id.to_string()),
         files: row.files.map(|files| files.to_string()),
+        shares: row.shares,
         base: row.tree.as_ref().map(|tree| tree.base.clone()),
         branch: row.tree.map(|tree| tree.branch),
     }
@@ -240,6 +241,19 @@ pub(crate) async fn set_tier(
 ) -> Answer<Worktree> {
     let tier: Tier = field(&app, &who, "worktree.set_tier", "tier", &body.tier).await?;
     Ok(axum::Json(worktree(app.runtime.set_tier(&who, id, tier).await?)))
+}
+
+/// Lets people prompt each other's sessions in a worktree, each with their own rights and secrets, or ends that. The daemon has to
+/// allow it, too.
+#[utoipa::path(put, path = "/api/v1/worktrees/{worktree}/sharing", tag = "worktrees", params(("worktree" = String, Path, pattern = "^wt_[0-9a-f]{32}$")),
+    request_body = SetSharingRequest, responses((status = 200, body = Worktree)))]
+pub(crate) async fn set_sharing(
+    State(app): State<App>,
+    Caller(who): Caller,
+    Id(id): Id<WorktreeId>,
+    Json(body): Json<SetSharingRequest>,
+) -> Answer<Worktree> {
+    Ok(axum::Json(worktree(app.runtime.set_sharing(&who, id, body.shares).await?)))
 }
 
 /// Adds an owner.

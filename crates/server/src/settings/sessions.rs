@@ -15,6 +15,12 @@ impl Reader<'_> {
             notice: notice
                 .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,
             four_eyes: self.flag("sessions.four_eyes")?,
+            shares: self.flag("sessions.dangerously_allow_session_sharing")?,
+            unattended_holds: match self.text("sessions.unattended") {
+                "hold" => true,
+                "deny" => false,
+                _ => return Err(self.bad("sessions.unattended", "expected `hold` or `deny`")),
+            },
             answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
             usual: self.usual_budgets()?,
         })

@@ -43,6 +43,7 @@ async fn all(
     drop(store.repo_of_new(()).await);
     drop(store.update_worktree(()).await);
     drop(store.set_tier(()).await);
+    drop(store.set_sharing(()).await);
     drop(store.add_owner(()).await);
     drop(store.remove_owner(()).await);
     drop(store.begin_archive(()).await);

@@ -21,7 +21,7 @@
 //! | `close` | closes its standard output and lives on |
 //! | `die` | ends in the middle of the turn, without a word |
 //!
-//! Sessions are kept in `ACP_FAKE_HOME`, so that another process can load them.
+//! Sessions are kept in `ACP_FAKE_HOME` (`~` is the home), so that another process can load them.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -98,7 +98,9 @@ fn chunk(kind: &str, text: &str) -> Value {
 
 fn kept(session: &str) -> Option<PathBuf> {
     let name: String = session.chars().filter(char::is_ascii_alphanumeric).collect();
-    std::env::var_os("ACP_FAKE_HOME").map(|home| PathBuf::from(home).join(name))
+    let home = std::env::var_os("ACP_FAKE_HOME")?;
+    let home = if home == "~" { std::env::var_os("HOME")? } else { home };
+    Some(PathBuf::from(home).join(name))
 }
 
 /// Asks without end and hears nothing.

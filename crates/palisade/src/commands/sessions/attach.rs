@@ -28,6 +28,19 @@ const SEEN: Duration = Duration::from_millis(300);
 /// Events that wait to be shown.
 const AHEAD: usize = 64;
 
+/// What becomes of what is asked where nobody can be asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Questions {
+    /// It is denied, if it is asked by the task that is waited for.
+    Denied,
+    /// It waits for others.
+    Left,
+}
+
+/// What is said of a question that was denied because nobody can be asked.
+const NOBODY: &str = "denied, because there is no terminal here to ask at; run this on one, leave it to others by `--leave-questions` \
+                      (they decide by `palisade approval`), or open the session in a mode that does not ask";
+
 /// What can happen.
 enum Event {
     Step(Box<Step>),
@@ -44,6 +57,7 @@ pub(super) fn watch(
     id: &str,
     after: Option<i64>,
     task: Option<&str>,
+    questions: Questions,
     json: bool,
 ) -> Result<Shown, Failure> {
     let client = session.client()?;
@@ -77,7 +91,7 @@ pub(super) fn watch(
     }
     let (owned, named) = (session.clone(), id.to_owned());
     std::thread::spawn(move || follow(&owned, &named, last, &tell));
-    let mut asking = Asking { session, id, open: VecDeque::new(), since: Instant::now() };
+    let mut asking = Asking { session, id, open: VecDeque::new(), since: Instant::now(), questions };
     if keys.is_some() {
         // What was asked before somebody came.
         let mut open = client.approvals(id, false)?.items;
@@ -119,6 +133,14 @@ fn shown(
                 let approval = |name: &str| step.body.get(name).and_then(Value::as_str);
                 match (approval("approval"), approval("decision")) {
                     (Some(one), None) if decides => asking.asked(screen, one, &step),
+                    (Some(one), None) => {
+                        if !screen.shows(&step) {
+                            return None;
+                        }
+                        if task.is_some() && step.task.as_deref() == task {
+                            asking.nobody_is_here(screen, one, &step);
+                        }
+                    }
                     (Some(one), Some(_)) => {
                         asking.open.retain(|open| open.id != one);
                         if !screen.shows(&step) {
@@ -139,6 +161,10 @@ fn shown(
             }
         }
     }
+}
+
+fn is_budget(step: &Step) -> bool {
+    step.body.pointer("/asks/budget").is_some()
 }
 
 /// Follows the stream behind a place, and goes on where it broke.
@@ -218,6 +244,7 @@ struct Asking<'a> {
     open: VecDeque<Approval>,
     /// When the first of them was shown.
     since: Instant,
+    questions: Questions,
 }
 
 impl Asking<'_> {
@@ -231,6 +258,18 @@ impl Asking<'_> {
                 let is_known = self.open.iter().any(|one| one.id == id);
                 self.open.extend(waits.filter(|_| !is_known));
             }
+            Err(failure) => screen.tells(&failure.to_string()),
+        }
+    }
+
+    /// A step asks something and there is no way to ask: nobody's silence is a yes, and nobody waits for it. Budgets have a patience
+    /// of their own.
+    fn nobody_is_here(&self, screen: &mut Screen, id: &str, step: &Step) {
+        let effect = step.body.get("effect").and_then(Value::as_str).filter(|_| !is_budget(step));
+        let (Questions::Denied, Some(effect)) = (self.questions, effect) else { return };
+        let body = DenyRequest { effect: effect.to_owned() };
+        match self.client().and_then(|client| Ok(client.deny_approval(self.id, id, &body)?)) {
+            Ok(_) => output::tell(NOBODY),
             Err(failure) => screen.tells(&failure.to_string()),
         }
     }

@@ -20,6 +20,9 @@ use crate::session::{budget, told};
 /// What kind of question it is that no agent asks.
 const BUDGET: &str = "budget";
 const SPENT: &str = "a budget is spent: the agent stands still until somebody decides";
+/// What is said where nobody can be asked and nothing waits for that.
+const UNATTENDED: &str = "denied, because nobody looks on and nothing waits for that here (`sessions.unattended` is `deny`); follow the session, \
+                          consent before, or open one in a mode that does not ask";
 /// Questions of one turn that people are asked; more are denied.
 const MOST_ASKED: usize = 500;
 
@@ -100,8 +103,15 @@ impl Questions {
         turn.say(StepKind::System, json!({ "approval": id, "effect": effect.clone(), "asks": body })).await;
         self.answers.spawn(async move { (id, heard.await.ok().flatten()) });
         // Somebody may have consented before; then the answer is on its way.
-        turn.runtime.consented(turn.work, id, &effect, &question, tree).await;
+        let consented = turn.runtime.consented(turn.work, id, &effect, &question, tree).await;
         self.open.push(Open { id, asks: Asks::Agent(Box::new(question)), since: Instant::now(), seen: None });
+        if !consented
+            && !turn.runtime.bounds.unattended_holds
+            && !turn.runtime.journal.is_followed(turn.work.session())
+        {
+            turn.note(UNATTENDED).await;
+            expire(turn, id).await;
+        }
     }
 
     /// Asks whether more may be spent; the agent stands still until somebody says so.
@@ -230,14 +240,7 @@ impl Questions {
             }
         }
         for id in late {
-            match turn.runtime.store.expire_approval(turn.work, id).await {
-                Ok(true) => turn.runtime.desk.answer(id, None),
-                // Somebody decided in the same moment, and that counts.
-                Ok(false) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "a question that nobody answered could not be closed; it is tried again");
-                }
-            }
+            expire(turn, id).await;
         }
         if self.open.iter().any(Open::is_budget) {
             self.freeze(turn, wanted, agent, SPENT).await;
@@ -293,6 +296,18 @@ impl Questions {
             turn.runtime.desk.answer(one.id, None);
         }
         self.answers.abort_all();
+    }
+}
+
+/// Denies what nobody answered.
+async fn expire(turn: &Turn<'_>, id: ApprovalId) {
+    match turn.runtime.store.expire_approval(turn.work, id).await {
+        Ok(true) => turn.runtime.desk.answer(id, None),
+        // Somebody decided in the same moment, and that counts.
+        Ok(false) => {}
+        Err(error) => {
+            tracing::warn!(%error, "a question that nobody answered could not be closed; it is tried again");
+        }
     }
 }
 

@@ -102,7 +102,7 @@ impl Turn<'_> {
         prompt: &str,
     ) -> (Outcome, Ended) {
         let (said, mut heard) = acp::connect(to, from, Limits::default());
-        let earlier = self.session.agent_session.as_deref().and_then(|id| id.parse().ok());
+        let earlier = self.earlier().await;
         let (mode, sign_in) = (self.mode.clone(), self.sign_in.clone());
         let record = self.record().await;
         let asking = Asking {
@@ -192,6 +192,19 @@ impl Turn<'_> {
         let ended =
             if stopping.is_some() || !is_over { agent.stop().await } else { agent.end(PARTING).await };
         (self.outcome(stopping, over, &ended).await, ended)
+    }
+
+    /// The agent's own conversation, if it is in the home of whoever asks.
+    async fn earlier(&self) -> Option<AgentSession> {
+        let earlier = self.session.agent_session.as_deref().and_then(|id| id.parse().ok());
+        let of = self.session.agent_session_of.unwrap_or(self.session.creator());
+        if earlier.is_some() && of != self.who.user() {
+            let why = "the conversation begins anew, with what was said before as text: the agent was last at work for somebody \
+                       else, in a home of theirs";
+            self.note(why).await;
+            return None;
+        }
+        earlier
     }
 
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {

@@ -27,13 +27,17 @@ fn unseen(text: &[u8], start: usize) -> usize {
 
 /// The character of more than one byte that these begin with.
 fn character(bytes: &[u8]) -> Option<char> {
-    let length = match bytes.first()? {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
+    let low = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
+    let (code, length) = match *bytes {
+        [a @ 0xc2..=0xdf, b, ..] => (u32::from(a & 0x1f) << 6 | low(b)?, 2),
+        [a @ 0xe0..=0xef, b, c, ..] => (u32::from(a & 0xf) << 12 | low(b)? << 6 | low(c)?, 3),
+        [a @ 0xf0..=0xf4, b, c, d, ..] => {
+            (u32::from(a & 7) << 18 | low(b)? << 12 | low(c)? << 6 | low(d)?, 4)
+        }
         _ => return None,
     };
-    std::str::from_utf8(bytes.get(..length)?).ok()?.chars().next()
+    // What is written in more bytes than it needs is no character.
+    char::from_u32(code).filter(|c| c.len_utf8() == length)
 }
 
 /// The bytes of a block that something unseen can begin with.

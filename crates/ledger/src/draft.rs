@@ -228,8 +228,10 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &str, max: usize) {
             '\\' => out.extend_from_slice(b"\\\\"),
             '\n' => out.extend_from_slice(b"\\n"),
             // Also what a terminal would act on or hide: an entry may be shown with `cat`.
-            symbol if symbol.is_control() || is_invisible(symbol) => {
-                out.extend_from_slice(format!("\\u{:04x}", u32::from(symbol)).as_bytes());
+            symbol if symbol.is_control() || redact::is_unseen(symbol) => {
+                for unit in symbol.encode_utf16(&mut [0; 2]) {
+                    out.extend_from_slice(format!("\\u{unit:04x}").as_bytes());
+                }
             }
             symbol => out.extend_from_slice(symbol.encode_utf8(&mut [0; 4]).as_bytes()),
         }
@@ -239,11 +241,6 @@ pub(crate) fn escape(out: &mut Vec<u8>, text: &str, max: usize) {
             return;
         }
     }
-}
-
-/// Line separators and direction marks (all below U+10000, so one `\u` escape is enough).
-fn is_invisible(symbol: char) -> bool {
-    matches!(symbol, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// Whether a text is one id or several, as the house writes them.

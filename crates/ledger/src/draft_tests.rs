@@ -60,6 +60,16 @@ fn a_long_text_is_cut_visibly_at_a_whole_character() {
     }
 }
 
+#[test]
+fn what_cannot_be_seen_is_written_out_and_reads_back() {
+    let text = "a\u{200b}b\u{e0041}c\u{2764}\u{fe0f}\u{3164}";
+    let mut out = Vec::new();
+    escape(&mut out, text, 100);
+    let written = String::from_utf8(out).unwrap();
+    assert_eq!(written, "a\\u200bb\\udb40\\udc41c\u{2764}\\ufe0f\\u3164");
+    assert_eq!(serde_json::from_str::<String>(&format!("\"{written}\"")).unwrap(), text);
+}
+
 /// Who and what stay readable, whatever somebody calls a secret; what callers wrote does not.
 #[test]
 fn sec_16_no_value_takes_our_own_words_away() {

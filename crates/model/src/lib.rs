@@ -31,5 +31,5 @@ pub use names::{AgentName, BadName, DisplayName, Email, RepoName, SecretName, Wo
 pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};
-pub use session::{ApprovalState, Born, ConsentScope, HoldCause, Step, StepKind, TaskState};
+pub use session::{ApprovalState, Born, ConsentScope, HoldCause, ON_PATHS, Step, StepKind, TaskState};
 pub use worktree::{BadLink, Link, Links, TreeFiles};

@@ -77,6 +77,10 @@ pub enum ApprovalState {
     Expired,
 }
 
+/// Kinds of effects that are about the paths that they name and nothing else, as agents call them: only these can be allowed
+/// beneath a directory.
+pub const ON_PATHS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
+
 /// The kinds of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -11,6 +11,7 @@
 //! | add one's own patterns | [`Redactor::set_patterns`] |
 //! | learn where secrets are, not what they are | [`Redactor::find`], [`Search`] for a stream |
 //! | take what acts on a terminal out of output that is kept | [`tame`], [`Tame`] |
+//! | know which characters deceive an eye | [`is_unseen`], [`turns`], [`hiding`] |
 //!
 //! [`Redactor::new`] masks secrets of every family and nothing else: paths and addresses in a client's
 //! answers must stay usable. What is stored or sent away takes the further ones as well.
@@ -38,6 +39,7 @@ mod redactor;
 mod search;
 mod sink;
 mod tame;
+mod unseen;
 mod words;
 
 pub use known::LearnError;
@@ -46,6 +48,7 @@ pub use redactor::Redactor;
 pub use search::{Place, Search};
 pub use sink::Sink;
 pub use tame::{Tame, tame};
+pub use unseen::{hiding, is_unseen, turns};
 
 /// What stands in place of a secret, whatever its kind and length.
 pub const MARK: &str = "***";

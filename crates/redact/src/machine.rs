@@ -268,6 +268,7 @@ impl Machine {
                 self.carry = block;
             }
         }
+        self.finds.reread(unit, &self.runs, limit);
     }
 
     /// Searches the line at the end of `unit` once more as a reader sees it; what it ends in, if that is not what

@@ -139,10 +139,7 @@ impl Store {
             claim: act.claim,
         };
         let keep = match act.wider {
-            Some(wider)
-                if wider.beneath.is_some()
-                    && !["read", "edit", "delete", "move", "search"].contains(&same.kind.as_str()) =>
-            {
+            Some(wider) if wider.beneath.is_some() && !model::ON_PATHS.contains(&same.kind.as_str()) => {
                 return unusable(
                     "only effects on files can be allowed beneath a directory; allow this one itself",
                 );

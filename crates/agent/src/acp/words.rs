@@ -148,21 +148,16 @@ fn input(input: &Value) -> Value {
 
 /// A short text that looks like what it is: one line, nothing that acts on a terminal or turns the direction of writing.
 fn shown(text: &str) -> String {
-    let plain = |c: char| match c {
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => {
-            '\u{fffd}'
-        }
-        c if c.is_control() => '\u{fffd}',
-        c => c,
-    };
+    // The style of a picture stays: a message of a commit may have a check mark.
+    let plain = |(c, hides): (char, bool)| if hides || c.is_control() { '\u{fffd}' } else { c };
     let count = text.chars().count();
     if count <= TITLE {
-        return text.chars().map(plain).collect();
+        return redact::hiding(text).map(plain).collect();
     }
     // The end of a long text is where a deceit would be.
     let (head, tail) = (TITLE * 2 / 3, TITLE / 3);
-    let first: String = text.chars().take(head).map(plain).collect();
-    let last: String = text.chars().skip(count - tail).map(plain).collect();
+    let first: String = redact::hiding(text).take(head).map(plain).collect();
+    let last: String = redact::hiding(text).skip(count - tail).map(plain).collect();
     format!("{first} [{} characters] {last}", count - head - tail)
 }
 
@@ -189,6 +184,7 @@ mod tests {
     #[test]
     fn titles_cannot_deceive() {
         assert_eq!(shown("ls \u{202e}x\u{1b}[2J\n"), "ls \u{fffd}x\u{fffd}[2J\u{fffd}");
+        assert_eq!(shown("rm\u{3164}a\u{e0062} \u{2714}\u{fe0f}"), "rm\u{fffd}a\u{fffd} \u{2714}\u{fe0f}");
         let long = format!("echo {}; rm", "x".repeat(500));
         assert!(
             shown(&long).ends_with("; rm") && shown(&long).contains("[310 characters]"),

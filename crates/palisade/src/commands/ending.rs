@@ -115,11 +115,9 @@ fn brief(path: &Path) -> String {
 fn clean(path: &Path) -> String {
     let text = path.to_string_lossy();
     let shown = if text.is_empty() { ".".into() } else { text };
-    // Marks that turn the direction of text hide names as well as control characters do.
-    let hides = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    // Marks that turn the direction of text hide names as well as control characters do. Also a style of a picture: two names
+    // may differ in nothing else.
+    let hides = |c: char| c.is_control() || redact::is_unseen(c);
     shown.chars().map(|c| if hides(c) { '·' } else { c }).collect()
 }
 

@@ -208,32 +208,9 @@ fn once(one: &Approval) -> Option<String> {
 
 /// An effect that waits, as it is decided on.
 fn asked(one: &Approval) -> String {
-    let text = |pointer: &str| {
-        one.asks.pointer(pointer).and_then(Value::as_str).unwrap_or_default().escape_debug().to_string()
-    };
-    let mut shown = format!("{} {}: {} {}\n", one.id, one.state, text("/call/kind"), text("/call/title"));
-    for path in one.asks.pointer("/call/paths").and_then(Value::as_array).into_iter().flatten() {
-        shown.push_str(&format!("  path    {}\n", path.as_str().unwrap_or_default().escape_debug()));
-    }
-    if let Some(input) = one.asks.pointer("/call/input") {
-        shown.push_str(&format!("  input   {}\n", input.to_string().escape_debug()));
-    }
-    for content in one.asks.pointer("/call/content").and_then(Value::as_array).into_iter().flatten() {
-        for (name, value) in content.as_object().into_iter().flatten() {
-            shown.push_str(&format!("  {name:7} {}\n", value.to_string().escape_debug()));
-        }
-    }
-    if one.asks.get("hidden").and_then(Value::as_bool) == Some(true) {
-        shown.push_str(effect::HIDDEN);
-        shown.push('\n');
-    }
-    for choice in one.asks.get("choices").and_then(Value::as_array).into_iter().flatten() {
-        let word = |name: &str| {
-            choice.get(name).and_then(Value::as_str).unwrap_or_default().escape_debug().to_string()
-        };
-        shown.push_str(&format!("  choice  {} ({}): {}\n", word("id"), word("kind"), word("name")));
-    }
-    shown
+    let heading = format!("{} {}", one.id, one.state);
+    let lines = std::iter::once(heading).chain(effect::whole(&one.asks));
+    lines.map(|line| line + "\n").collect()
 }
 
 /// What was typed, or comes from elsewhere.

@@ -31,7 +31,7 @@ pub(crate) use home::Homes;
 pub(crate) use random::is_run;
 pub(crate) use unseen::{Seen, parted};
 
-use crate::bytes::{ByteSet, at, before, line_end, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, line_end, line_start, slice, stands_before};
 use crate::machine::Carry;
 use anchors::Anchors;
 use below::Below;
@@ -176,6 +176,8 @@ pub(crate) struct Finds {
     pub(crate) quiet: Vec<(usize, usize)>,
     /// Within the lines of a certificate where the unit ends.
     public: Option<pem::Block>,
+    /// First lines of certificates: where they begin, and where the lines after them do.
+    headings: Vec<(usize, usize)>,
 }
 
 impl Finds {
@@ -202,6 +204,46 @@ impl Finds {
         }
     }
 
+    /// A first line that something is masked in is another one afterwards: the lines after it are looked at as all others, so
+    /// that masking twice is masking once. To be asked when all is found.
+    pub(crate) fn reread(&mut self, text: &[u8], runs: &[(usize, usize)], limit: usize) {
+        if self.headings.is_empty() {
+            return;
+        }
+        self.hits.sort_unstable_by_key(|hit| (hit.start, hit.end));
+        // How far what is masked reaches, of all and of marks: a home may stand before every line.
+        let (mut passed, mut reach, mut marked) = (0, 0, 0);
+        for number in 0..self.headings.len() {
+            let Some((heading, from)) = self.headings.get(number).copied() else { break };
+            while let Some(hit) = self.hits.get(passed).filter(|hit| hit.start < from) {
+                reach = reach.max(hit.end);
+                marked = if hit.with == With::Mark { marked.max(hit.end) } else { marked };
+                passed += 1;
+            }
+            if reach <= heading && marked <= line_start(text, heading, heading) {
+                continue;
+            }
+            let next = self.headings.get(number + 1).map_or(text.len(), |(_, next)| *next);
+            let place = self.quiet.binary_search_by_key(&from, |(start, _)| *start);
+            let Some((start, end)) = place.ok().and_then(|place| self.quiet.get_mut(place)) else { continue };
+            let to = next.min(*end);
+            if to == text.len() {
+                self.public = None;
+            }
+            *start = to;
+            let first = runs.partition_point(|(start, _)| *start < from);
+            let lines = runs.iter().skip(first).take_while(|(start, _)| *start < to.min(limit));
+            let found = self.hits.len();
+            for (start, end) in lines.filter(|(start, end)| end - start >= RANDOM) {
+                random::find(text, *start, *end, &mut self.hits);
+            }
+            // Those may reach into the next one.
+            let new = self.hits.get(found..).unwrap_or_default();
+            reach = new.iter().fold(reach, |reach, hit| reach.max(hit.end));
+            marked = marked.max(reach);
+        }
+    }
+
     /// Whether this is in a certificate.
     pub(crate) fn is_quiet(&self, place: usize) -> bool {
         is_quiet(&self.quiet, place)
@@ -221,6 +263,7 @@ impl Finds {
         self.hits.clear();
         self.dropped.clear();
         self.quiet.clear();
+        self.headings.clear();
     }
 }
 
@@ -348,6 +391,7 @@ fn until_block(
                     return Some((line_end(text, hit.end) + 1, Carry::Block(block)));
                 }
                 Some(pem::Found::Public(from, block)) => {
+                    finds.headings.push((start, from));
                     finds.public(text, from, block);
                     None
                 }

@@ -4,6 +4,7 @@
 //! there -> hits in the line.
 
 use crate::bytes::{BLOCK, ByteSet, at, before, each_block, line_start, members, slice};
+use crate::unseen::is_unseen;
 
 /// How far behind its first word the label of a key block goes on.
 const LABEL: usize = 40;
@@ -15,21 +16,28 @@ static PARAMETER: ByteSet = ByteSet::of(b"0123456789;:");
 
 /// How many bytes of something that cannot be seen stand here.
 fn unseen(text: &[u8], start: usize) -> usize {
-    match slice(text, start, start + 3) {
-        [0xe2, 0x80, 0x8b..=0x8f | 0xa8..=0xae] // Marks of direction, breaks of lines.
-        | [0xe2, 0x81, 0xa0..=0xa9]
-        | [0xe1, 0xa0, 0x8e]
-        | [0xef, 0xb8, 0x80..=0x8f] // Variants.
-        | [0xef, 0xbb, 0xbf] => 3,
-        [0xc2, 0xad, ..] | [0xcd, 0x8f, ..] => 2,
-        // Tags.
-        [0xf3, 0xa0, 0x80 | 0x81] if at(text, start + 3).is_some_and(|byte| (0x80..=0xbf).contains(&byte)) => 4,
-        [0x1b, b'[', _] => {
+    match slice(text, start, start + 4) {
+        [0x1b, b'[', ..] => {
             let end = PARAMETER.run(slice(text, 0, start + LONGEST), start + 2);
             if matches!(at(text, end), Some(b'm' | b'K')) { end + 1 - start } else { 0 }
         }
-        _ => 0,
+        bytes => character(bytes).filter(|c| is_unseen(*c)).map_or(0, char::len_utf8),
     }
+}
+
+/// The character of more than one byte that these begin with.
+fn character(bytes: &[u8]) -> Option<char> {
+    let low = |byte: u8| (byte & 0xc0 == 0x80).then_some(u32::from(byte & 0x3f));
+    let (code, length) = match *bytes {
+        [a @ 0xc2..=0xdf, b, ..] => (u32::from(a & 0x1f) << 6 | low(b)?, 2),
+        [a @ 0xe0..=0xef, b, c, ..] => (u32::from(a & 0xf) << 12 | low(b)? << 6 | low(c)?, 3),
+        [a @ 0xf0..=0xf4, b, c, d, ..] => {
+            (u32::from(a & 7) << 18 | low(b)? << 12 | low(c)? << 6 | low(d)?, 4)
+        }
+        _ => return None,
+    };
+    // What is written in more bytes than it needs is no character.
+    char::from_u32(code).filter(|c| c.len_utf8() == length)
 }
 
 /// The bytes of a block that something unseen can begin with.
@@ -40,7 +48,14 @@ fn leads(block: &[u8; BLOCK]) -> u64 {
     if all < 0x80 {
         return 0;
     }
-    members(block, |byte| matches!(byte, 0x1b | 0xc2 | 0xcd | 0xe1 | 0xe2 | 0xef | 0xf3))
+    let first = members(block, |byte| matches!(byte, 0x1b | 0xc2 | 0xcd | 0xd8 | 0xe1 | 0xe2 | 0xef | 0xf3));
+    // These begin much that is seen: kana, pictures. The byte after them tells; that of the last one is not here.
+    let often = members(block, |byte| matches!(byte, 0xe3 | 0xf0));
+    if often == 0 {
+        return first;
+    }
+    let second = members(block, |byte| matches!(byte, 0x85 | 0x9b | 0x9d));
+    first | often & (second >> 1 | 1 << (BLOCK - 1))
 }
 
 /// Everything unseen in `text[from..]`, as far as it stands together: where it starts, where it ends.
@@ -153,6 +168,21 @@ mod tests {
         }
         assert_eq!(seen.here(text.len()), seen.text().len());
         assert_eq!(seen.here(0), 0);
+    }
+
+    /// The blocks are looked at by bytes; the table is one of characters.
+    #[test]
+    fn every_character_of_the_table_parts_a_word_wherever_it_stands() {
+        for c in ('\u{80}'..=char::MAX).filter(|c| is_unseen(*c)) {
+            for lead in [2, BLOCK - 3, BLOCK - 2, BLOCK - 1, BLOCK] {
+                let text = format!("{}{c}b", "a".repeat(lead));
+                assert_eq!(parted(text.as_bytes(), 0), Some(lead), "{}", text.escape_unicode());
+            }
+        }
+        for c in ('\u{80}'..='\u{1ffff}').filter(|c| !is_unseen(*c)) {
+            assert_eq!(parted(format!("a{c}b").as_bytes(), 0), None, "{c:?}");
+        }
+        assert_eq!(parted(b"a\xe2\x80b\xf3\xa0\x80", 0), None);
     }
 
     #[test]

@@ -81,6 +81,8 @@ pub(super) struct Index {
     has_capitals: bool,
     /// Of a run of base64, where eight bytes begin that are looked up: a bit for each.
     looked_up: u64,
+    /// And how many characters further that is so again. Known once, as a division takes longer than most runs.
+    looked_at: usize,
     /// Bits that no eight bytes of a text have: the highest of each byte, if all are ASCII. Most of what is read as base64 or
     /// hex and is none has one.
     unset: u64,
@@ -146,6 +148,7 @@ impl Index {
             is_of_runs,
             has_capitals,
             looked_up: runs::looked_up(stride),
+            looked_at: runs::looked_at(stride),
             unset: if is_ascii { 0x8080_8080_8080_8080 } else { 0 },
             is_printed: is_ascii && range.0 >= b' ',
             coarse: Coarse::default(),

@@ -35,11 +35,16 @@ const fn each(bits: u8) -> u64 {
     u64::from_le_bytes([bits; SAMPLE])
 }
 
+/// Bits of letters from `h` on: they have one of two bits that those before have not.
+#[inline]
+const fn letters(sample: u64) -> u64 {
+    sample & (sample << 2 | sample << 3) & each(0x40)
+}
+
 /// Bits of letters that are no digits, of quotes, stops and the like, and of what is not ASCII.
 #[inline]
 const fn others(sample: u64) -> u64 {
-    // Letters from `h` on have one of two bits that those before have not.
-    let letters = sample & (sample << 2 | sample << 3);
+    let letters = letters(sample);
     // Of what is neither letter nor digit, blanks and hyphens do not have this one.
     let signs = sample << 5 & !(sample | sample << 2);
     (letters | signs) & each(0x40) | sample & each(0x80)
@@ -55,6 +60,14 @@ const fn may_begin(sample: u64) -> bool {
 /// The highest bit but one of letters, `8` and `9`, and not of a colon.
 const fn high(sample: u64) -> u64 {
     (sample | sample << 2 & sample << 3 & !(sample << 5)) & each(0x40)
+}
+
+/// The same of letters, `0`, `1`, `8` and `9`: of all digits but those from `2` to `7`.
+#[inline]
+const fn bad(sample: u64) -> u64 {
+    // Of these digits `8` and `9` have a bit, the others have not what `4` to `7` have, and all lack what `2`, `3` and a colon have.
+    let outside = sample << 1 & sample << 2 & !(sample << 5) & (sample << 3 | !(sample << 4));
+    (sample | outside) & each(0x40)
 }
 
 impl Rows {
@@ -80,10 +93,7 @@ impl Rows {
     /// the first one of a byte is. Dates and most digests have others.
     #[inline]
     const fn may_be_printed(self, sample: u64) -> bool {
-        // `0` and `1` have two bits, and none of three others.
-        let low =
-            sample << 1 & sample << 2 & !(sample | sample << 3 | sample << 4 | sample << 5) & each(0x40);
-        let bad = high(sample) | low;
+        let bad = bad(sample);
         bad & bad >> 8 & self.if_printed == 0
     }
 
@@ -144,11 +154,15 @@ impl Rows {
         let mut place = from;
         for group in groups {
             // Most often none can be, which is said of all together, as the processor cannot guess which of them is one.
-            if group.iter().fold(false, |some, part| some | may_begin(sample(part))) {
-                for (number, part) in group.iter().enumerate() {
-                    if self.may_be_here(sample(part)) && self.may_be_around(text, place + number * APART) {
-                        return Some(place + number * APART);
+            if group.iter().fold(false, |some, part| some | (letters(sample(part)) == 0)) {
+                let mut here =
+                    group.iter().rev().fold(0_u32, |bits, part| bits << 1 | self.here(sample(part)));
+                while here != 0 {
+                    let sampled = place + here.trailing_zeros() as usize * APART;
+                    if self.may_be_around(text, sampled) {
+                        return Some(sampled);
                     }
+                    here &= here - 1;
                 }
             }
             place += AT_ONCE * APART;
@@ -164,7 +178,14 @@ impl Rows {
 
     #[inline]
     const fn may_be_here(self, sample: u64) -> bool {
-        may_begin(sample) && self.may_be_paired(sample) && self.may_be_printed(sample)
+        // Without a way out, as the processor cannot guess what digits there are.
+        may_begin(sample) & self.may_be_paired(sample) & self.may_be_printed(sample)
+    }
+
+    /// The same as a bit.
+    #[inline]
+    const fn here(self, sample: u64) -> u32 {
+        self.may_be_here(sample) as u32
     }
 
     /// Whether enough around the sample here may be a row.

@@ -14,7 +14,7 @@ pub(crate) fn streamed<'a>(redactor: &Redactor, parts: impl IntoIterator<Item = 
     sink.finish().unwrap()
 }
 
-/// Texts that are the same in every run: a text in many thousands still differs when it is masked twice, and the fuzz
+/// Texts that are the same in every run: a text in a million still differs when it is masked twice, and the fuzz
 /// targets are what looks for those.
 pub(crate) fn the_same_each_time(cases: u32) -> proptest::test_runner::Config {
     let rng_seed = proptest::test_runner::RngSeed::Fixed(0x7061_6c69_7361_6465);

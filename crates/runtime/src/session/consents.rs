@@ -9,15 +9,12 @@ use std::sync::Arc;
 
 use access::{Principal, ReadSession, RevokeConsent};
 use acp::{CallChange, Content, Question};
-use model::{ApprovalId, ConsentId, SessionId};
+use model::{ApprovalId, ConsentId, ON_PATHS, SessionId};
 use serde_json::Value;
 use store::{AtWork, Consent};
 
 use super::told;
 use crate::{ActError, Runtime};
-
-/// Kinds of effects that are about the paths that they name, and nothing else.
-const ON_PATHS: [&str; 5] = ["read", "edit", "delete", "move", "search"];
 
 /// Whether this consent covers what is asked, in a worktree whose tree is there.
 pub(super) fn covers(consent: &Consent, question: &Question, tree: &Path) -> bool {

@@ -36,9 +36,7 @@ fn hex(bytes: &[u8], text: &mut String) {
 
 /// Neither a control character nor one that turns or hides text.
 fn is_plain(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    !c.is_control() && !turns
+    !c.is_control() && !redact::is_unseen(c)
 }
 
 /// The path that a text stands for; none if the text is not one of ours.

@@ -16,11 +16,7 @@ pub(super) fn amount(number: u64) -> String {
 
 /// Text with nothing in it that moves a cursor or hides.
 pub(super) fn clean(text: &str) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-    };
+    let hidden = |c: char| c.is_control() || redact::is_unseen(c);
     text.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect()
 }
 

@@ -142,11 +142,12 @@ impl<'a> Source<'a> {
         let line = |upto: usize| bytes.iter().take(upto).filter(|byte| **byte == b'\n').count() + 1;
         let toml = |upto, why: &str| DocumentError::Toml(file.to_owned(), line(upto), why.to_owned());
         let text = std::str::from_utf8(bytes).map_err(|error| toml(error.valid_up_to(), "expected UTF-8"))?;
-        // ASCII is the common case and is looked at byte by byte.
-        let odd = |c: &(usize, char)| !matches!(c.1, '\n' | '\r' | '\t') && !is_plain(c.1);
+        // ASCII is the common case and is looked at byte by byte. A warning sign in a comment may have its style.
+        let odd = |(c, hides): (char, bool)| !matches!(c, '\n' | '\r' | '\t') && (c.is_control() || hides);
         let suspicious = |b: &u8| !b.is_ascii() || b.is_ascii_control();
         if bytes.iter().any(|b| suspicious(b) && *b != b'\n')
-            && let Some((at, c)) = text.char_indices().find(odd)
+            && let Some(((at, c), _)) =
+                text.char_indices().zip(redact::hiding(text)).find(|(_, one)| odd(*one))
         {
             let why = format!("character {} does not show itself; take it out", c.escape_unicode());
             return Err(toml(at, &why));

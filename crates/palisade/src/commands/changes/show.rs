@@ -180,13 +180,12 @@ fn read(file: io::Result<File>) -> Option<String> {
 fn safe(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            let turns =
-                matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        // The style of a picture stays: documents are full of check marks.
+        for (c, hides) in redact::hiding(chunk.valid()) {
             match c {
                 '\n' | '\t' => text.push(c),
                 '\r' => text.push_str("\\r"),
-                c if c.is_control() || turns => {
+                c if c.is_control() || hides => {
                     let _ = write!(text, "\\u{{{:x}}}", u32::from(c));
                 }
                 c => text.push(c),

@@ -2,7 +2,10 @@
 //!
 //! Invariants: where the stream was cut does not matter, since it is read character by character; nothing in it acts on the
 //! terminal or turns the direction of writing: its own colours are left out, other control characters are shown as pictures;
+//! what cannot be seen is left out, but for what letters and pictures are written with;
 //! no style outlasts its line; what is held back has a bound.
+
+use redact::{is_unseen, turns};
 
 /// Characters that are held back until it is known what they begin.
 const HELD: usize = 256;
@@ -274,6 +277,7 @@ impl Plain {
                 if c == 'm' { none } else { (['␛', '[', shown(c)], 2 + usize::from(c != '\r')) }
             }
             (Escape::None, '\r') => none,
+            (Escape::None, _) if is_left_out(c) => none,
             (Escape::None, _) => ([shown(c), '\0', '\0'], 1),
         }
     }
@@ -295,14 +299,15 @@ fn shown(c: char) -> char {
         '\n' | '\t' => c,
         '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         '\x7f' => '␡',
-        _ if turns(c) || c.is_control() => '\u{fffd}',
+        _ if turns(c) || is_left_out(c) || c.is_control() => '\u{fffd}',
         _ => c,
     }
 }
 
-/// Whether a character turns the direction of writing.
-pub(super) fn turns(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Whether a character is nothing to a reader, and may only be meant for whoever copies it. What joins or parts letters and what
+/// chooses the style of a picture stays, as honest words are written with it; nothing is decided by what is only said.
+fn is_left_out(c: char) -> bool {
+    is_unseen(c) && !turns(c) && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }
 
 #[cfg(test)]
@@ -379,6 +384,13 @@ mod tests {
             assert!(!out.contains(acts), "{out:?}");
         }
         assert_eq!(Plain::text("\x1b[8mhidden\x1b[0m\x1b[2J"), "hidden␛[J");
+        assert_eq!(
+            Plain::text("\u{feff}a\u{200b}b\u{e0041}\u{3164}c\u{2028}\u{202e}d"),
+            "abc\u{fffd}d",
+            "nothing goes with what is copied"
+        );
+        let honest = "\u{2714}\u{fe0f} \u{1f468}\u{200d}\u{1f469} \u{645}\u{6cc}\u{200c}\u{62e}";
+        assert_eq!(Plain::text(honest), honest);
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub(super) fn looked_up(stride: usize) -> u64 {
     (0..BLOCK - READ).step_by(apart(stride)).fold(0, |all, place| all | 0xf << place)
 }
 
+/// How many characters of a run of base64 are looked at together: so many that the places of the next block go on with those of
+/// this one.
+pub(super) const fn looked_at(stride: usize) -> usize {
+    (BLOCK - READ) / apart(stride) * apart(stride)
+}
+
 /// How many characters of base64 these are apart.
 const fn apart(stride: usize) -> usize {
     if stride < 3 { 4 } else { stride / 3 * 4 }
@@ -197,10 +203,8 @@ impl Index {
         if run.len() < self.shortest_run || self.width != 8 || self.stride < 3 {
             return run.len() >= self.shortest_run;
         }
-        // The places of a block that eight bytes may begin at: so many that those of the next block go on with them.
-        let step = (BLOCK - READ) / apart(self.stride) * apart(self.stride);
-        let mut is_read = false;
-        (0..run.len().saturating_sub(ELEVEN - 1)).step_by(step).any(|from| {
+        let (mut from, mut is_read) = (0, false);
+        while from + ELEVEN <= run.len() {
             let rest = slice(run, from, run.len());
             let block = slice(text, start + from, text.len()).first_chunk();
             let mut left = match block {
@@ -218,8 +222,9 @@ impl Index {
                     return true;
                 }
             }
-            false
-        })
+            from += self.looked_at;
+        }
+        false
     }
 
     /// Where in a block, of which so many characters are of a run of base64, eight bytes may begin that are looked up: a bit

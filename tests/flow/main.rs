@@ -7,6 +7,7 @@ mod backup;
 mod calls;
 mod cli;
 mod editor;
+mod endings;
 mod faults_bytes;
 mod faults_hold;
 mod faults_kill;

@@ -44,6 +44,7 @@ pub use follow::SessionFollower;
 pub use import::{ImportLine, ImportPage};
 pub(crate) use journal::Journal;
 pub use lineage::NewChild;
+pub(crate) use told::clean as shown;
 
 use self::agents::{AUTO, Kind};
 use self::turn::Wish;

@@ -43,6 +43,13 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
         "the daemon says of what nobody carries out that it failed, and closes what was asked there",
     ),
     ("reopen_interrupted", "start opens again what the end of the last daemon left half closed"),
+    (
+        "interrupted_endings",
+        "start asks what was being done to worktrees by a permit when the last daemon ended",
+    ),
+    ("end_interrupted", "start brings that to its end, on the record; it takes what began by a permit"),
+    ("open_sessions_in", "where the daemon says what became of that: ids, told to nobody"),
+    ("is_settled", "whether a worktree is being ended: nothing is told but that"),
     ("hold_session", "keeps back what nobody may begin"),
     ("due_notices", "ends that are to be told; each is told by a permit"),
     ("drop_notice", "what nobody may be told any more is not told"),

@@ -226,7 +226,11 @@ impl Runtime {
             }
             let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
             let (wish, wishes) = watch::channel(None);
-            let facts = self.gate.session(waiting.session).await.ok().flatten();
+            // Whoever ends a worktree has to see what is begun there.
+            let Ok(facts) = self.gate.session(waiting.session).await else {
+                self.desk.rest(waiting.session);
+                continue;
+            };
             let worktree = facts.map(|facts| facts.worktree.id);
             {
                 let mut working = self.desk.working();

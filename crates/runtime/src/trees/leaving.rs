@@ -165,6 +165,17 @@ impl Trees {
         .await
     }
 
+    /// Takes away what was being made again when the daemon ended. The branch stays, as it was before.
+    pub(crate) async fn unmake(
+        self: &Arc<Self>,
+        repo: RepoId,
+        worktree: WorktreeId,
+        tree: Tree,
+    ) -> Result<(), StoreError> {
+        let _alone = self.alone(repo).await;
+        self.give_up(Made { tree, repo, worktree, branch: Branch::Found }).await
+    }
+
     /// Where a tree stands. The repository tells what is checked out; what lies there is looked at from inside a sandbox.
     pub(crate) async fn stands(&self, repo: RepoId, worktree: WorktreeId) -> Result<Standing, StoreError> {
         let (folder, tree) = (self.repo(repo), self.tree(worktree));

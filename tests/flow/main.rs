@@ -50,6 +50,7 @@ mod sessions;
 mod sessions_approvals;
 mod sessions_budgets;
 mod sessions_lineage;
+mod sessions_stop;
 mod setup;
 mod skeleton;
 mod surfaces;

@@ -31,6 +31,10 @@ pub struct SessionBounds {
     pub four_eyes: bool,
     /// How long a question waits while somebody looks on.
     pub answer: Duration,
+    /// How long an agent's program has to end by itself when it is stopped; then it is killed, with all that it started.
+    pub grace: Duration,
+    /// How long an agent may say nothing while nobody is asked anything.
+    pub silence: Duration,
     /// What may be spent, unless somebody settled it.
     pub usual: UsualBudgets,
 }
@@ -45,6 +49,8 @@ impl Default for SessionBounds {
             notice: Notice(NOTICE.to_owned()),
             four_eyes: false,
             answer: Duration::from_mins(1),
+            grace: Duration::from_secs(5),
+            silence: Duration::from_hours(1),
             usual: UsualBudgets::default(),
         }
     }

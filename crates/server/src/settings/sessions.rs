@@ -16,6 +16,8 @@ impl Reader<'_> {
                 .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,
             four_eyes: self.flag("sessions.four_eyes")?,
             answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
+            grace: std::time::Duration::from_secs(self.number("sessions.stop_seconds", 1, 10)?),
+            silence: std::time::Duration::from_secs(self.number("sessions.silence_seconds", 1, 86_400)?),
             usual: self.usual_budgets()?,
         })
     }

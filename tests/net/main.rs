@@ -26,6 +26,7 @@ mod resolver;
 mod servers;
 mod small;
 mod sockets;
+mod spent;
 mod two;
 mod two_attacks;
 mod vault;

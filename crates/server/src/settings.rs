@@ -63,6 +63,7 @@ keys! {
     "sessions.depth" = "3": "how many sessions may be opened for one another, 0 to 16";
     "sessions.fan_out" = "8": "how many sessions that are open may be opened for one, 0 to 1000";
     "sessions.per_person" = "64": "most tasks of one person that are at work at once, 1 to 256";
+    "sessions.per_worktree" = "64": "most tasks in one worktree that are at work at once, 1 to 256";
     "sessions.goes_on" = "false": "begin what waits in a session though the task before it failed";
     "sessions.notice" = "": "what a session is told of the end of one that was opened for it, with {session} {task} {title} {state} {why} {text}; empty: the usual text";
     "sessions.four_eyes" = "false": "whoever asked for a task decides nothing that it asks for";

@@ -68,6 +68,8 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("hold_task", "takes the task that is at work"),
     ("open_approval", "takes the task that is at work"),
     ("spend", "takes the task that is at work"),
+    ("at_once", "how many may be at work at once, which the daemon compares with what is"),
+    ("comes_from", "whose budgets hold for a session: ids, told to nobody"),
     ("standings", "what the daemon compares with what a task spends"),
     ("consents_to", "takes the task that is at work; each is used by a permit of who gave it"),
     ("expire_approval", "takes the task that is at work"),

@@ -23,6 +23,8 @@ pub struct SessionBounds {
     pub fan_out: u32,
     /// Tasks of one person that are at work at once.
     pub per_person: usize,
+    /// Tasks in one worktree that are at work at once.
+    pub per_worktree: usize,
     /// Whether what waits is begun though the task before it failed.
     pub goes_on: bool,
     /// What a parent is told of a child's end.
@@ -45,6 +47,7 @@ impl Default for SessionBounds {
             depth: 3,
             fan_out: 8,
             per_person: 64,
+            per_worktree: 64,
             goes_on: false,
             notice: Notice(NOTICE.to_owned()),
             four_eyes: false,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use access::{Denied, Permit, Reason, StartTask};
-use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
+use model::{Allowance, ApprovalId, BudgetScope, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
 use store::{BudgetStanding, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -49,7 +49,16 @@ struct Working {
     task: TaskId,
     worktree: Option<WorktreeId>,
     asked_by: Option<UserId>,
+    /// The session, and those that it comes from.
+    comes_from: Vec<String>,
     wish: watch::Sender<Option<Wish>>,
+}
+
+/// Who wants to work where.
+struct Place<'a> {
+    asked_by: UserId,
+    worktree: Option<WorktreeId>,
+    comes_from: &'a [String],
 }
 
 impl Working {
@@ -135,7 +144,8 @@ impl Desk {
             return None;
         }
         let (wish, _) = watch::channel(None);
-        working.insert(session, Working { task, worktree: Some(worktree), asked_by: None, wish });
+        let (worktree, comes_from) = (Some(worktree), Vec::new());
+        working.insert(session, Working { task, worktree, asked_by: None, comes_from, wish });
         Some(Leaving(self, session))
     }
 
@@ -220,8 +230,9 @@ impl Runtime {
         if self.store.is_tight() {
             return Ok(());
         }
+        let at_once = self.store.at_once().await?;
         for waiting in self.store.waiting_tasks(most).await? {
-            if self.desk.rests(waiting.session) {
+            if self.desk.rests(waiting.session) || self.desk.working().contains_key(&waiting.session) {
                 continue;
             }
             let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
@@ -232,19 +243,53 @@ impl Runtime {
                 continue;
             };
             let worktree = facts.map(|facts| facts.worktree.id);
+            let comes_from = self.store.comes_from(waiting.session).await?;
             {
                 let mut working = self.desk.working();
-                let asked_by = Some(waiting.asked_by);
-                let theirs = working.values().filter(|one| one.asked_by == asked_by).count();
-                if working.contains_key(&waiting.session) || theirs >= self.bounds.per_person {
+                let place = Place { asked_by: waiting.asked_by, worktree, comes_from: &comes_from };
+                if working.contains_key(&waiting.session) || self.is_full(&working, &place, &at_once) {
                     continue;
                 }
-                working.insert(waiting.session, Working { task: waiting.task, worktree, asked_by, wish });
+                let (task, asked_by) = (waiting.task, Some(waiting.asked_by));
+                working.insert(waiting.session, Working { task, worktree, asked_by, comes_from, wish });
             }
             let this = Arc::clone(self);
             begun.spawn(async move { this.attend(waiting, wishes, seat).await });
         }
         Ok(())
+    }
+
+    /// Whether as many are at work for this person, in this worktree, or of what a session is bound to, as may be.
+    fn is_full(
+        &self,
+        working: &HashMap<SessionId, Working>,
+        place: &Place<'_>,
+        at_once: &[Allowance],
+    ) -> bool {
+        let set = |scope: BudgetScope, owner: &str| {
+            at_once.iter().find(|one| one.scope == scope && one.owner == owner).map(|one| one.most)
+        };
+        let count = |is: &dyn Fn(&Working) -> bool| {
+            i64::try_from(working.values().filter(|one| is(one)).count()).unwrap_or(i64::MAX)
+        };
+        let usual = |most: usize| i64::try_from(most).unwrap_or(i64::MAX);
+        let theirs = count(&|one| one.asked_by == Some(place.asked_by));
+        let most = set(BudgetScope::User, &place.asked_by.to_string());
+        if theirs >= most.unwrap_or(usual(self.bounds.per_person)) {
+            return true;
+        }
+        if let Some(worktree) = place.worktree {
+            // What takes something back there is no task.
+            let there = count(&|one| one.worktree == Some(worktree) && one.asked_by.is_some());
+            let most = set(BudgetScope::Worktree, &worktree.to_string());
+            if there >= most.unwrap_or(usual(self.bounds.per_worktree)) {
+                return true;
+            }
+        }
+        place.comes_from.iter().any(|owner| {
+            set(BudgetScope::Session, owner)
+                .is_some_and(|most| count(&|one| one.comes_from.contains(owner)) >= most)
+        })
     }
 
     /// One task, from its turn to its end.

@@ -121,6 +121,14 @@ impl Agent {
         report.get("run").and_then(Value::as_str).map(str::to_owned)
     }
 
+    /// What it spent so far, as its launcher tells: milliseconds of the processor, and bytes to and from the network.
+    pub(super) async fn spent(&self) -> (i64, i64) {
+        let told = tokio::fs::read_to_string(self.report.with_extension("spent")).await.unwrap_or_default();
+        let mut numbers = told.split_ascii_whitespace().map(|number| number.parse::<i64>().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        (next(), next().saturating_add(next()))
+    }
+
     /// Waits for it to end by itself, for this long; then it is ended.
     pub(super) async fn end(mut self, patience: Duration) -> Ended {
         match tokio::time::timeout(patience, self.child.wait()).await {

@@ -11,6 +11,7 @@ impl Reader<'_> {
             depth: u32::try_from(self.number("sessions.depth", 0, 16)?).unwrap_or(0),
             fan_out: u32::try_from(self.number("sessions.fan_out", 0, 1_000)?).unwrap_or(0),
             per_person: self.size("sessions.per_person", 1, 256)?,
+            per_worktree: self.size("sessions.per_worktree", 1, 256)?,
             goes_on: self.flag("sessions.goes_on")?,
             notice: notice
                 .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,

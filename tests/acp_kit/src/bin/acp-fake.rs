@@ -7,6 +7,7 @@
 //! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
 //! | `spend CENTS` | tells that this was spent, and waits a little |
 //! | `pace COUNT MILLIS` | says the time in nanoseconds so often, with that much between |
+//! | `run WORDS` | runs them in a shell, and says how that ended |
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
@@ -195,6 +196,13 @@ impl Fake {
                     &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
                 );
                 std::thread::sleep(Duration::from_secs(3));
+            }
+            "run" => {
+                let mut shell = std::process::Command::new("sh");
+                let shell = shell.args(["-c", rest]).stdin(std::process::Stdio::null()).output();
+                let told = shell.expect("there is a shell");
+                let text = [told.stdout.as_slice(), told.stderr.as_slice()].concat();
+                self.say(session, &format!("{}: {}", told.status, String::from_utf8_lossy(&text)));
             }
             "pace" => {
                 let (count, millis) = rest.split_once(' ').unwrap_or((rest, "20"));

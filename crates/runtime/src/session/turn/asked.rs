@@ -201,6 +201,7 @@ impl Questions {
     pub(super) async fn look_after(&mut self, turn: &mut Turn<'_>, wanted: &Wanted, agent: &Agent) {
         self.drop_withdrawn(turn).await;
         turn.purse.passed(self.frozen.is_some());
+        turn.purse.measured(agent.spent().await);
         if !self.open.iter().any(Open::is_budget)
             && let Some(spent) = turn.over().await
         {

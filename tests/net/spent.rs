@@ -38,9 +38,11 @@ fn swallows(world: &World) -> Arc<AtomicU64> {
 fn acc_19_an_upload_without_end_stands_still_when_its_bytes_are_spent() {
     for who in EVERYONE {
         let world = &World::new(who);
-        world.install("acp-fake");
         let taken = swallows(world);
-        let programs = world.home().parent().unwrap().display().to_string();
+        let programs = world.home().join(".npm-global/bin");
+        std::fs::create_dir_all(&programs).unwrap();
+        std::fs::copy(tests::program("acp-fake"), programs.join("acp-fake")).unwrap();
+        let programs = programs.display();
         document(world, "runs", FAKE);
         let stage = Stage::new(world, &format!("agents.path={programs}:/usr/local/bin:/usr/bin:/bin"));
         let session = stage.session(&["--agent", "runs"]);

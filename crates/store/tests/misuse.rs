@@ -72,6 +72,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ("comes_from", "whose budgets hold for a session: ids, told to nobody"),
     ("standings", "what the daemon compares with what a task spends"),
     ("consents_to", "takes the task that is at work; each is used by a permit of who gave it"),
+    ("decision", "takes the task that is at work"),
     ("expire_approval", "takes the task that is at work"),
     // Before a request is judged.
     ("answers", "a handle on remembered answers and nothing else"),

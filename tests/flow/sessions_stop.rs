@@ -43,12 +43,15 @@ fn with_grace(seconds: &str) -> Host {
 
 /// A program that ignores what it is told, at work; its mark is in the words of a process inside.
 fn stubborn(host: &Host, mark: &str) -> (String, Task) {
-    let owner = host.owner();
-    let worktree = host.tree(owner, "demo", "session").id;
+    let worktree = host.tree(host.owner(), "demo", "session").id;
+    stubborn_in(host.owner(), &worktree, mark)
+}
+
+fn stubborn_in(owner: &Person, worktree: &str, mark: &str) -> (String, Task) {
     let script = format!(
         "trap '' TERM; (trap '' TERM; setsid sleep {mark}) & echo up; while :; do sleep {mark}; done"
     );
-    let session = owner.client.create_session(&program(&worktree, &script)).unwrap().id;
+    let session = owner.client.create_session(&program(worktree, &script)).unwrap().id;
     let task = owner.client.prompt_session(&session, "go").unwrap();
     until("it is up", || said(&steps(owner, &session)).contains("up").then_some(()));
     until("its child is there", || (sleepers(mark) > 1).then_some(()));
@@ -187,4 +190,56 @@ fn ses_06_an_agent_that_says_nothing_is_ended() {
             false => assert_eq!(end.state, "done", "what is said in time keeps it alive: {}", end.why),
         }
     }
+}
+
+/// SES-06: an agent that is never ready is noticed, and a launcher that gives no sign of life.
+#[test]
+fn ses_06_an_agent_that_never_begins_and_a_launcher_that_hangs_are_noticed() {
+    let start = Host::builder().set("limits.requests_per_minute", "0");
+    let host = start.set("sessions.begin_seconds", "3").stopped();
+    let document = "title = \"Sleeps\"\ncommand = \"sleep\"\nacp = [\"sleep\", \"1000\"]\n[modes]\ndefault = { requests = \"ask\" }\n";
+    let path = host.place().join("agents/sleeps.toml");
+    std::fs::write(&path, document).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let mut host = host;
+    host.start_daemon().unwrap();
+    host.claim();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let new = CreateSessionRequest { agent: "sleeps".into(), ..new_session(&worktree) };
+    let session = owner.client.create_session(&new).unwrap().id;
+    let task = owner.client.prompt_session(&session, "wake up").unwrap();
+    let end = ended(owner, &session, &task.id);
+    assert!(end.state == "failed" && end.why.contains("did not begin within 3 s"), "{end:?}");
+
+    let (session, task) = stubborn_in(owner, &worktree, "74001");
+    let launcher = until("its launcher", || {
+        let own = |(_, words): &(i32, String)| words.contains("--report") && words.contains(&task.id);
+        processes("palisade").into_iter().find(own)
+    });
+    let began = Instant::now();
+    signal(launcher.0, rustix::process::Signal::STOP);
+    let end = ended(owner, &session, &task.id);
+    assert!(end.state == "failed" && end.why.contains("no sign of life"), "{end:?}");
+    assert!(began.elapsed() >= Duration::from_secs(20), "not at once: {:?}", began.elapsed());
+    assert_eq!(sleepers("74001"), 0, "and nothing of it is left");
+}
+
+/// SES-06: what comes when a task is over changes nothing of it.
+#[test]
+fn ses_06_late_reports_change_no_ended_task() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "late 1000").unwrap();
+    let end = ended(owner, &session, &task.id);
+    assert_eq!(end.state, "done", "{}", end.why);
+    let before = steps(owner, &session);
+    assert!(said(&before).matches("late").count() < 1_000, "it is not waited for what comes too late");
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(tasks(owner, &session)[0], end, "what is over stays so");
+    assert_eq!(steps(owner, &session), before);
+    let next = owner.client.prompt_session(&session, "say more").unwrap();
+    assert_eq!(ended(owner, &session, &next.id).state, "done", "and the session goes on");
 }

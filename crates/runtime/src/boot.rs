@@ -380,7 +380,7 @@ impl Runtime {
                     _ = stopped.changed() => {}
                 }
             };
-            tokio::join!(self.attend_sessions(stop.clone()), endings);
+            tokio::join!(self.attend_sessions(stop.clone()), endings, self.find_over());
             over.send_replace(true);
         };
         tokio::join!(tidy, sessions, self.journal.keep(ended));

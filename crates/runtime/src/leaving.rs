@@ -138,7 +138,11 @@ impl Runtime {
             let ending = this.ended(&store, row, files, true, ending).await?;
             store.delete_worktree(permit, ending).await
         };
-        self.perform(who, DeleteWorktree { worktree, files }, effect).await
+        self.perform(who, DeleteWorktree { worktree, files }, effect).await?;
+        // Those that are missed here are found at the next start.
+        let sessions = self.store.sessions_in(worktree).await.unwrap_or_default();
+        self.desk.are_over(sessions.into_iter().map(|(session, _)| session));
+        Ok(())
     }
 
     /// Ends whoever works there, then does to the files what was asked. Where that fails, the worktree stays, with its sessions, and
@@ -211,7 +215,8 @@ impl Runtime {
             tracing::warn!(worktree = %id, "{told}");
             if done.is_err() {
                 self.stays(&self.store, id, &left.ending).await;
-                for session in self.store.open_sessions_in(id).await.unwrap_or_default() {
+                let sessions = self.store.sessions_in(id).await.unwrap_or_default();
+                for (session, _) in sessions.into_iter().filter(|(_, is_open)| *is_open) {
                     let text = crate::session::shown(&self.redactor, &told);
                     self.journal.write_soon(session, None, StepKind::Error, json!({ "text": text })).await;
                 }

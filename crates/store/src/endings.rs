@@ -184,11 +184,19 @@ impl Store {
         Ok(count)
     }
 
-    /// The sessions of a worktree that are open.
-    pub async fn open_sessions_in(&self, worktree: WorktreeId) -> Result<Vec<SessionId>, StoreError> {
-        let sql = "SELECT id FROM sessions WHERE worktree = $1 AND closed_at IS NULL ORDER BY seq";
+    /// The sessions of a worktree, and whether each is open.
+    pub async fn sessions_in(&self, worktree: WorktreeId) -> Result<Vec<(SessionId, bool)>, StoreError> {
+        let sql = "SELECT id, closed_at FROM sessions WHERE worktree = $1 ORDER BY seq";
         let rows = self.engine.rows(sql, &[worktree.to_string().into()]).await?;
-        Ok(rows.iter().map(|row: &Row| parsed(row, 0)).collect::<Result<_, EngineError>>()?)
+        let one = |row: &Row| -> Result<_, EngineError> { Ok((parsed(row, 0)?, row.opt_int(1)?.is_none())) };
+        Ok(rows.iter().map(one).collect::<Result<_, _>>()?)
+    }
+
+    /// Whether a session will not go on: a person closed it, or its worktree is deleted.
+    pub async fn is_over(&self, session: SessionId) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM sessions s JOIN worktrees w ON w.id = s.worktree WHERE s.id = $1 \
+                   AND (w.deleted_at IS NOT NULL OR (s.closed_at IS NOT NULL AND s.archived_at IS NULL))";
+        Ok(self.engine.row(sql, &[session.to_string().into()]).await?.is_some())
     }
 
     /// Archives a worktree; it stays readable. Archived once more, it keeps when and by whom it was.

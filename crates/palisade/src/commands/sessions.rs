@@ -14,6 +14,8 @@ use api::{
 };
 use serde_json::{Value, json};
 
+pub(super) use effect::HIDDEN;
+
 use super::resolve;
 use crate::cli::{ApprovalCommand, SessionCommand};
 use crate::failure::Failure;
@@ -220,7 +222,7 @@ fn asked(one: &Approval) -> String {
         }
     }
     if one.asks.get("hidden").and_then(Value::as_bool) == Some(true) {
-        shown.push_str(effect::HIDDEN);
+        shown.push_str(HIDDEN);
         shown.push('\n');
     }
     for choice in one.asks.get("choices").and_then(Value::as_array).into_iter().flatten() {

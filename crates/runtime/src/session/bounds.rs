@@ -35,6 +35,8 @@ pub struct SessionBounds {
     pub answer: Duration,
     /// How long an agent's program has to end by itself when it is stopped; then it is killed, with all that it started.
     pub grace: Duration,
+    /// How long an agent may take until it is ready for what is asked.
+    pub begin: Duration,
     /// How long an agent may say nothing while nobody is asked anything.
     pub silence: Duration,
     /// What may be spent, unless somebody settled it.
@@ -53,6 +55,7 @@ impl Default for SessionBounds {
             four_eyes: false,
             answer: Duration::from_mins(1),
             grace: Duration::from_secs(5),
+            begin: Duration::from_mins(5),
             silence: Duration::from_hours(1),
             usual: UsualBudgets::default(),
         }

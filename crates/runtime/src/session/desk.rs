@@ -6,7 +6,7 @@
 //! Invariants: a task that may not be begun waits behind a hold and is not lost; everything begun here ends here; a
 //! question is answered once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,8 @@ pub(crate) struct Desk {
     asked: Mutex<HashMap<ApprovalId, oneshot::Sender<Option<String>>>>,
     /// Sessions that are looked at again later, and when.
     resting: Mutex<HashMap<SessionId, Instant>>,
+    /// Sessions that may be over, whose homes nobody needs then.
+    over: Mutex<BTreeSet<SessionId>>,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,7 @@ impl Default for Desk {
             at_work: Mutex::default(),
             asked: Mutex::default(),
             resting: Mutex::default(),
+            over: Mutex::default(),
         }
     }
 }
@@ -162,6 +165,21 @@ impl Desk {
         resting.contains_key(&session)
     }
 
+    /// These may be over: what is not needed any more is removed when nothing of them is at work.
+    pub(crate) fn are_over(&self, sessions: impl IntoIterator<Item = SessionId>) {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).extend(sessions);
+        self.wake.notify_one();
+    }
+
+    /// Some that may be over and have nothing at work.
+    pub(super) fn some_over(&self, most: usize) -> Vec<SessionId> {
+        let working = self.working();
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let some: Vec<_> = over.iter().filter(|id| !working.contains_key(id)).take(most).copied().collect();
+        over.retain(|id| !some.contains(id));
+        some
+    }
+
     /// A question that waits; the answer comes to whoever asked.
     pub(super) fn ask(&self, id: ApprovalId) -> oneshot::Receiver<Option<String>> {
         let (answer, heard) = oneshot::channel();
@@ -189,6 +207,7 @@ impl Runtime {
             if let Err(error) = self.tell_parents().await {
                 tracing::warn!(%error, "ends of children cannot be told; it is tried again");
             }
+            self.tidy_over(&mut begun);
             if let Err(error) = self.begin_waiting(&mut begun).await {
                 tracing::warn!(%error, "what waits cannot be read; it is tried again");
             }

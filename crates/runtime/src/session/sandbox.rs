@@ -10,7 +10,8 @@ mod absence;
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
@@ -25,6 +26,9 @@ const LATE: Duration = Duration::from_secs(2);
 const PARTING: Duration = Duration::from_secs(10);
 /// How long the kernel may take to end what was killed.
 const GONE: Duration = Duration::from_secs(30);
+/// How long a launcher may tell nothing; at first, while it makes the sandbox, and then.
+const CLAIM: Duration = Duration::from_mins(5);
+const STALE: Duration = Duration::from_secs(30);
 /// How long a change may take to be carried over, and a word to a run.
 const CARRYING: Duration = Duration::from_mins(10);
 const TELLING: Duration = Duration::from_secs(10);
@@ -58,6 +62,9 @@ pub(super) struct Agent {
     child: Child,
     report: PathBuf,
     grace: Duration,
+    started: Instant,
+    /// What its launcher told last of what it spends, when it did, and since when we know that.
+    beat: Mutex<Option<(SystemTime, Instant)>>,
     complaints: tokio::task::JoinHandle<Vec<u8>>,
 }
 
@@ -112,7 +119,8 @@ impl Agent {
             return Err(NoSandbox("its pipes are not there".into()));
         };
         let complaints = tokio::spawn(last_of(err));
-        Ok((Self { child, report, grace: wanted.grace, complaints }, to, from))
+        let (grace, started, beat) = (wanted.grace, Instant::now(), Mutex::default());
+        Ok((Self { child, report, grace, started, beat, complaints }, to, from))
     }
 
     /// The run, as soon as its sandbox stands and is on record.
@@ -123,10 +131,26 @@ impl Agent {
 
     /// What it spent so far, as its launcher tells: milliseconds of the processor, and bytes to and from the network.
     pub(super) async fn spent(&self) -> (i64, i64) {
-        let told = tokio::fs::read_to_string(self.report.with_extension("spent")).await.unwrap_or_default();
+        let path = self.report.with_extension("spent");
+        if let Some(at) = tokio::fs::metadata(&path).await.ok().and_then(|found| found.modified().ok()) {
+            let mut beat = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
+            if beat.is_none_or(|(known, _)| known != at) {
+                *beat = Some((at, Instant::now()));
+            }
+        }
+        let told = tokio::fs::read_to_string(&path).await.unwrap_or_default();
         let mut numbers = told.split_ascii_whitespace().map(|number| number.parse::<i64>().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
         (next(), next().saturating_add(next()))
+    }
+
+    /// Whether its launcher, which tells something every ten seconds, told nothing for too long.
+    pub(super) fn is_stale(&self) -> bool {
+        let beat = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
+        match *beat {
+            Some((_, known)) => known.elapsed() >= STALE,
+            None => self.started.elapsed() >= CLAIM,
+        }
     }
 
     /// Waits for it to end by itself, for this long; then it is ended.

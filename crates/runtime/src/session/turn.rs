@@ -392,7 +392,7 @@ impl<'a> Turn<'a> {
                 }
                 _ = every.tick() => {
                     self.name(&agent).await;
-                    if let Some(lost) = self.lost().await {
+                    if let Some(lost) = self.lost(&agent).await {
                         break Some(lost);
                     }
                     questions.look_after(self, wanted, &agent).await;
@@ -425,8 +425,11 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether whoever asked may not have this any more, or what was lent is over.
-    async fn lost(&mut self) -> Option<Outcome> {
+    /// Whether whoever asked may not have this any more, what was lent is over, or nobody looks after its sandbox.
+    async fn lost(&mut self, agent: &Agent) -> Option<Outcome> {
+        if agent.is_stale() {
+            return Some(Outcome::Failed("what looks after its sandbox gives no sign of life".into()));
+        }
         if self.bytes > MOST_SAID {
             return Some(Outcome::Failed(format!("it said more than {} MiB", MOST_SAID >> 20)));
         }

@@ -18,6 +18,7 @@ impl Reader<'_> {
             four_eyes: self.flag("sessions.four_eyes")?,
             answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
             grace: std::time::Duration::from_secs(self.number("sessions.stop_seconds", 1, 10)?),
+            begin: std::time::Duration::from_secs(self.number("sessions.begin_seconds", 1, 3_600)?),
             silence: std::time::Duration::from_secs(self.number("sessions.silence_seconds", 1, 86_400)?),
             usual: self.usual_budgets()?,
         })

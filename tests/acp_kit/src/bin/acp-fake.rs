@@ -16,6 +16,7 @@
 //! | `deep LEVELS` | a call whose arguments are nested so deep, then `say after` |
 //! | `flood LINES` | so many updates as fast as it can, then ends the turn |
 //! | `twice` | answers the prompt twice, and things that nobody asked |
+//! | `late COUNT` | answers, and goes on to report that often |
 //! | `unserved` | asks for files and terminals, then `say` what it was told |
 //! | `deaf` | reads nothing more and sends questions without end |
 //! | `mute` | answers nothing any more |
@@ -196,6 +197,15 @@ impl Fake {
                     &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
                 );
                 std::thread::sleep(Duration::from_secs(3));
+            }
+            "late" => {
+                send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": "end_turn" } }));
+                for n in 0..count {
+                    update(session, &chunk("agent_message_chunk", &format!("late {n} ")));
+                    let result = json!({ "stopReason": if n % 2 == 0 { "refusal" } else { "cancelled" } });
+                    send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+                }
+                return;
             }
             "run" => {
                 let mut shell = std::process::Command::new("sh");

@@ -7,12 +7,12 @@ use std::collections::HashSet;
 use api::Step;
 use serde_json::{Map, Value, json};
 
+use crate::commands::sessions::HIDDEN;
+
 /// Characters of a prompt.
 const PROMPT: usize = 256_000;
 /// Calls that are remembered; more are told as new ones.
 const CALLS: usize = 4096;
-
-use crate::commands::sessions::HIDDEN;
 
 /// What an editor was told so far.
 #[derive(Debug, Default)]
@@ -269,10 +269,16 @@ mod tests {
             question(&step, "ses_1").unwrap().1["toolCall"].clone()
         };
         let plain = asks(false);
-        assert_eq!((plain["title"].as_str(), plain["content"].as_array().unwrap().len()), (Some("write a"), 1));
+        assert_eq!(
+            (plain["title"].as_str(), plain["content"].as_array().unwrap().len()),
+            (Some("write a"), 1)
+        );
         let hidden = asks(true);
         assert_eq!(hidden["title"], "[not all of this is shown] write a");
-        assert!(hidden["content"][0]["content"]["text"].as_str().unwrap().contains("is not shown"), "{hidden}");
+        assert!(
+            hidden["content"][0]["content"]["text"].as_str().unwrap().contains("is not shown"),
+            "{hidden}"
+        );
         assert_eq!(hidden["content"][1]["type"], "diff");
     }
 

@@ -17,7 +17,7 @@ const MANY: usize = 20;
 const COMPARED: usize = 256 << 10;
 
 /// What is said where not all of an effect is shown.
-pub(super) const HIDDEN: &str =
+pub(in crate::commands) const HIDDEN: &str =
     "  ! a part of this is not shown, because it looks like a secret; what is hidden may be more than that";
 
 /// The lines that show it.

@@ -119,7 +119,8 @@ impl Turn<'_> {
         let mut every = tokio::time::interval(LOOK);
         let (mut stopping, mut over): (Option<Outcome>, Option<Talk>) = (None, None);
         let mut heard_all = false;
-        let mut last_heard = Instant::now();
+        let begun = Instant::now();
+        let mut last_heard = begun;
         let patience = tokio::time::sleep(Duration::MAX);
         tokio::pin!(patience);
         loop {
@@ -170,12 +171,18 @@ impl Turn<'_> {
                         last_heard = Instant::now();
                     }
                     let silence = self.runtime.bounds.silence;
+                    let begin = self.runtime.bounds.begin;
+                    if stopping.is_none() && opened.borrow().is_none() && begun.elapsed() >= begin {
+                        let why = format!("the agent did not begin within {} s", begin.as_secs());
+                        stopping = Some(Outcome::Failed(why));
+                        break;
+                    }
                     if stopping.is_none() && last_heard.elapsed() >= silence {
                         let why = format!("nothing was heard of the agent for {} s", silence.as_secs());
                         stopping = Some(Outcome::Failed(why));
                         break;
                     }
-                    if stopping.is_none() && let Some(lost) = self.lost().await {
+                    if stopping.is_none() && let Some(lost) = self.lost(&agent).await {
                         stopping = Some(lost);
                         break;
                     }

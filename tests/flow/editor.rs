@@ -327,6 +327,14 @@ fn acc_12_what_the_person_says_in_the_editor_decides_what_was_shown() {
         let entry = entries.iter().find(|entry| entry.action == action && entry.line.contains(&waits.effect));
         assert!(entry.is_some(), "{name}: {entries:?}");
     }
+    // A part that looks like a secret is not shown, and that is said where the person decides.
+    let prompt = editor.prompts(&session, &format!("ask ghp_{}", "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"));
+    let question = editor.question();
+    let call = &question["params"]["toolCall"];
+    assert!(call["title"].as_str().unwrap().starts_with("[not all of this is shown] "), "{question}");
+    assert!(call["content"][0]["content"]["text"].as_str().unwrap().contains("is not shown"), "{question}");
+    editor.decides(&question, &selected("no"));
+    editor.answer(prompt);
     // Decided elsewhere: the turn goes on, and what the editor says later changes nothing.
     let prompt = editor.prompts(&session, "ask seventh");
     let question = editor.question();

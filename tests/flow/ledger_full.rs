@@ -27,6 +27,18 @@ impl Disk {
         Self { folder, mounted: mount.is_ok_and(|mount| mount.status.success()) }
     }
 
+    /// The same with a file system as people have it, on which sandboxes can be made.
+    pub fn ordinary(megabytes: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let image = tempfile::NamedTempFile::new().unwrap();
+        image.as_file().set_len(megabytes << 20).unwrap();
+        let done = |command: &mut Command| command.output().is_ok_and(|done| done.status.success());
+        let mounted = done(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(image.path()))
+            && done(Command::new("mount").args(["-o", "loop"]).arg(image.path()).arg(folder.path()));
+        // The mount keeps the file.
+        Self { folder, mounted }
+    }
+
     /// Whether it is a disk of its own: only root can mount one. Where it is not, that is told.
     pub fn is_own(&self) -> bool {
         if !self.mounted {

@@ -515,3 +515,60 @@ fn acc_06_a_lost_right_ends_what_runs_by_it() {
     assert_eq!(refusals.collect::<Vec<_>>(), ["refused"]);
     assert_eq!(task(&member, &session, &third.id).state, "queued");
 }
+
+/// What a session that is over does not need is removed: the homes of its agents. Its receipts and layers stay.
+#[test]
+fn what_a_closed_session_does_not_need_is_removed() {
+    let mut host = quiet();
+    let owner = host.owner().clone();
+    let worktree = host.tree(&owner, "demo", "session").id;
+    let other = owner
+        .client
+        .create_worktree(&crate::trees::wanted(&owner.client.worktree(&worktree).unwrap().repo, "other"));
+    let other = other.unwrap().id;
+    let make = |worktree: &str| {
+        let session = owner.client.create_session(&command(worktree, &["sh"])).unwrap().id;
+        let task = owner.client.prompt_session(&session, "echo kept > ~/mine; echo x > made").unwrap();
+        assert_eq!(ended(&owner, &session, &task.id).state, "done");
+        session
+    };
+    let [open, closed, left, archived, deleted] =
+        [&worktree, &worktree, &worktree, &other, &other].map(|worktree| make(worktree));
+    let runs = host.data().join("runs/sessions");
+    let home = |session: &str| runs.join(session).join("state/palisade/homes").exists();
+    for session in [&open, &closed, &left, &archived, &deleted] {
+        assert!(home(session), "{session}");
+    }
+    owner.client.close_session(&closed).unwrap();
+    until("its home is gone", || (!home(&closed)).then_some(()));
+    assert!(runs.join(&closed).join("state/palisade/receipts").exists(), "its receipts stay");
+    let undone = owner.client.undo_task(&closed, &api::UndoRequest::default());
+    assert!(undone.is_ok() || undone.unwrap_err().status() == Some(409), "its layers are there");
+    // With an archived worktree it comes back; with a deleted one it does not.
+    owner.client.archive_worktree(&other).unwrap();
+    owner.client.restore_worktree(&other).unwrap();
+    let task = owner.client.prompt_session(&archived, "cat ~/mine").unwrap();
+    assert_eq!(ended(&owner, &archived, &task.id).state, "done", "its home was there");
+    owner.client.delete_worktree(&other).unwrap();
+    until("theirs are gone", || (!home(&archived) && !home(&deleted)).then_some(()));
+    // What a daemon that was killed left is found at the next start.
+    let spare = host.place().join("spare");
+    assert!(
+        std::process::Command::new("cp")
+            .arg("-a")
+            .arg(runs.join(&left))
+            .arg(&spare)
+            .status()
+            .unwrap()
+            .success()
+    );
+    owner.client.close_session(&left).unwrap();
+    until("its home is gone", || (!home(&left)).then_some(()));
+    host.kill();
+    std::fs::remove_dir_all(runs.join(&left)).unwrap();
+    std::fs::rename(&spare, runs.join(&left)).unwrap();
+    assert!(home(&left));
+    host.start_daemon().unwrap();
+    until("it is gone again", || (!home(&left)).then_some(()));
+    assert!(home(&open), "an open one keeps its home");
+}

@@ -1,7 +1,7 @@
 //! What an agent asks: shown as an effect, decided once, by a person with the right, and never by silence.
 
 use api::{AllowRequest, Approval, DenyRequest};
-use tests::{Person, scale};
+use tests::{Host, Person, scale};
 
 use crate::calls::{new_pass, new_session};
 use crate::sessions::{ended, quiet, steps, tasks, until};
@@ -312,5 +312,57 @@ fn ses_16_a_mode_decides_what_nobody_is_asked() {
         assert_eq!(owner.client.approvals(&session, true).unwrap().items, [], "{mode}: nobody was asked");
         assert_eq!(owner.client.worktree_files(&worktree, &format!("by-{mode}")).is_ok(), done, "{mode}");
         assert!(steps(&owner, &session).iter().any(|step| step.kind == "result"));
+    }
+}
+
+/// ACC-14: a decision that is on the disk of the database reaches the agent that waits for it, though the connection that it came on
+/// broke before anybody was told.
+#[test]
+fn acc_14_a_decision_reaches_the_agent_though_the_connection_breaks() {
+    let server = tests::Apart::start();
+    let host = Host::builder()
+        .set("limits.requests_per_minute", "0")
+        .set("store.url", &server.database())
+        .variable("PALISADE_MASTER_KEY", &tests::master_key())
+        .start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    for (file, allows) in [("yes", true), ("no", false)] {
+        let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+        let task = owner.client.prompt_session(&session, &format!("ask {file}")).unwrap();
+        let one = asked(owner, &session);
+        until("it stands still", || {
+            (tasks(owner, &session).into_iter().find(|now| now.id == task.id)?.state == "held").then_some(())
+        });
+        // From now on a commit is on the disk, and whoever waits for it is not told: that waits for a copy elsewhere.
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+        server.sql("SELECT pg_reload_conf()");
+        let waits = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        let told = std::thread::scope(|scope| {
+            let deciding = scope.spawn(|| match allows {
+                true => owner.client.allow_approval(&session, &one.id, &allow(&one)).map(drop),
+                false => {
+                    let no = DenyRequest { effect: one.effect.clone() };
+                    owner.client.deny_approval(&session, &one.id, &no).map(drop)
+                }
+            });
+            while !deciding.is_finished() {
+                server.sql(&format!("SELECT pg_terminate_backend(pid) {waits}"));
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            deciding.join().unwrap()
+        });
+        server.sql("ALTER SYSTEM RESET synchronous_standby_names");
+        server.sql("SELECT pg_reload_conf()");
+        assert!(told.is_err(), "whoever decided was not told");
+        let kept = until("the database answers", || {
+            let all = owner.client.approvals(&session, true).ok()?.items;
+            all.into_iter().find(|kept| kept.id == one.id)
+        });
+        assert_eq!(kept.state, if allows { "allowed" } else { "denied" }, "it was kept");
+        let end = ended(owner, &session, &task.id);
+        assert_eq!(end.state, "done", "{}", end.why);
+        let written = owner.client.worktree_files(&worktree, file).is_ok();
+        assert_eq!(written, allows, "the agent got the answer that was given");
     }
 }

@@ -150,6 +150,165 @@ fn acc_19_budgets_hold_over_sessions_and_restarts() {
     );
 }
 
+/// ACC-19, ACC-20: time of the processor is counted while a task is at work; when it is spent, the task stands still.
+#[test]
+fn acc_19_time_of_the_processor_is_a_budget() {
+    let host = host(&[]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    for (scope, program) in [("session", false), ("worktree", true), ("user", false)] {
+        let new = match program {
+            true => api::CreateSessionRequest {
+                agent: "command".into(),
+                command: vec!["sh".into()],
+                ..new_session(&worktree)
+            },
+            false => new_session(&worktree),
+        };
+        let session = owner.client.create_session(&new).unwrap().id;
+        let whose = match scope {
+            "session" => session.clone(),
+            "worktree" => worktree.clone(),
+            _ => owner.id.clone(),
+        };
+        let before = owner.client.session_usage(&session).unwrap();
+        let used = before.budgets.iter().find(|one| one.kind == "cpu").and_then(|one| one.spent).unwrap_or(0);
+        // What was spent in the rounds before counts for the worktree and the person.
+        owner.client.set_budget(&budget(scope, &whose, "cpu", 0, used + 20_000)).unwrap();
+        let used = owner.client.session_usage(&session).unwrap();
+        let used = used.budgets.iter().find(|one| one.kind == "cpu" && one.scope == scope).unwrap();
+        owner.client.set_budget(&budget(scope, &whose, "cpu", 0, used.spent.unwrap() + 2_000)).unwrap();
+        let head = host.ledger_head();
+        let busy = "(while :; do :; done) & while :; do :; done";
+        let prompt = if program { busy.to_owned() } else { format!("run {busy}") };
+        let task = owner.client.prompt_session(&session, &prompt).unwrap();
+        let one = asked(owner, &session);
+        assert_eq!(
+            (one.asks["budget"]["kind"].as_str(), one.asks["budget"]["scope"].as_str()),
+            (Some("cpu"), Some(scope))
+        );
+        until("it stands still", || {
+            (tasks(owner, &session).into_iter().find(|now| now.id == task.id)?.state == "held").then_some(())
+        });
+        let noted = host.since(head).iter().filter(|entry| entry.action == "budget.reached").count();
+        assert_eq!(noted, 1, "one entry");
+        let spent = || owner.client.session_usage(&session).unwrap().spent.cpu_ms;
+        let at = spent();
+        assert!(at >= 2_000 && at < 12_000, "soon after it was spent: {at}");
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        assert!(spent() <= at + 2_500, "it stands still: {at} {}", spent());
+        owner.client.stop_session(&session).unwrap();
+        assert_eq!(ended(owner, &session, &task.id).state, "stopped");
+        let end = spent();
+        assert!(end >= at, "the rest is kept at the end");
+        owner
+            .client
+            .set_budget(&api::SetBudgetRequest { most: None, ..budget(scope, &whose, "cpu", 0, 0) })
+            .unwrap();
+    }
+}
+
+/// ACC-19: a fork, and what is opened for a fork, is no way around what its session may spend.
+#[test]
+fn acc_19_a_fork_does_not_escape_its_sessions_budget() {
+    let host = host(&[]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let root = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.set_budget(&budget("session", &root, "cost", 0, 500_000)).unwrap();
+    let task = owner.client.prompt_session(&root, "spend 20").unwrap();
+    assert_eq!(ended(owner, &root, &task.id).state, "done");
+    let fork = owner.client.fork_session(&root, &api::ForkRequest::default()).unwrap().id;
+    let task = owner.client.prompt_session(&fork, "spend 20").unwrap();
+    assert_eq!(ended(owner, &fork, &task.id).state, "done");
+    let again = owner.client.fork_session(&fork, &api::ForkRequest::default()).unwrap().id;
+    let child = owner
+        .client
+        .spawn_session(&again, &api::SpawnRequest { report: false, ..spawn("spend 20") })
+        .unwrap();
+    let one = asked(owner, &child.session.id);
+    assert_eq!(one.asks["budget"]["owner"].as_str(), Some(root.as_str()), "{one:?}");
+    assert_eq!(one.asks["budget"]["spent"].as_i64(), Some(600_000));
+    owner.client.stop_session(&child.session.id).unwrap();
+    assert_eq!(ended(owner, &child.session.id, &child.task.id).state, "stopped");
+    // Nor is a fresh one begun, nor the root itself.
+    for session in [&again, &root] {
+        let late = owner.client.prompt_session(session, "say late").unwrap();
+        until("it is held", || {
+            (owner.client.session(session).unwrap().held.as_deref() == Some("budget")).then_some(())
+        });
+        assert_eq!(tasks(owner, session).into_iter().find(|now| now.id == late.id).unwrap().state, "queued");
+    }
+    // One beside them is not concerned.
+    let other = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&other, "spend 20").unwrap();
+    assert_eq!(ended(owner, &other, &task.id).state, "done");
+}
+
+/// ACC-19: so many sessions of a person, in a worktree, or that come from a session are at work at once; the next waits.
+#[test]
+fn acc_19_sessions_at_work_at_once_are_bounded() {
+    let host = host(&[("sessions.per_worktree", "3"), ("sessions.fan_out", "20")]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let at_work = |sessions: &[String]| {
+        let is = |session: &&String| tasks(owner, session).iter().any(|task| task.state == "running");
+        sessions.iter().filter(is).count()
+    };
+    let stalled = |count: usize| -> Vec<String> {
+        (0..count)
+            .map(|_| {
+                let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+                owner.client.prompt_session(&session, "stall a while").unwrap();
+                session
+            })
+            .collect()
+    };
+    let ends = |sessions: &[String]| {
+        for session in sessions {
+            owner.client.close_session(session).unwrap();
+        }
+        until("all are over", || (at_work(sessions) == 0).then_some(()));
+    };
+    // What is usual in a worktree, what was set for it, and for a person.
+    for (scope, most) in [(None, 3), (Some("worktree"), 2), (Some("user"), 1)] {
+        let whose = if scope == Some("user") { owner.id.clone() } else { worktree.clone() };
+        if let Some(scope) = scope {
+            owner.client.set_budget(&budget(scope, &whose, "sessions", 0, most as i64)).unwrap();
+        }
+        let sessions = stalled(5);
+        until("as many as may be", || (at_work(&sessions) == most).then_some(()));
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        assert_eq!(at_work(&sessions), most, "{scope:?}");
+        // A place that becomes free is taken by the next.
+        let first = sessions.iter().find(|session| at_work(&[(*session).clone()]) == 1).unwrap().clone();
+        owner.client.close_session(&first).unwrap();
+        let rest: Vec<String> = sessions.iter().filter(|one| **one != first).cloned().collect();
+        until("the next", || (at_work(&rest) == most).then_some(()));
+        ends(&rest);
+    }
+    for (scope, whose) in [("user", &owner.id), ("worktree", &worktree)] {
+        owner
+            .client
+            .set_budget(&api::SetBudgetRequest { most: None, ..budget(scope, whose, "sessions", 0, 0) })
+            .unwrap();
+    }
+    // What comes from a session, with itself.
+    let root = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.set_budget(&budget("session", &root, "sessions", 0, 1)).unwrap();
+    let fork = owner.client.fork_session(&root, &api::ForkRequest::default()).unwrap().id;
+    let both = [root.clone(), fork.clone()];
+    for session in &both {
+        owner.client.prompt_session(session, "stall a while").unwrap();
+    }
+    until("one of them", || (at_work(&both) == 1).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(at_work(&both), 1);
+    let odd = budget("session", &root, "sessions", 60, 1);
+    assert_eq!(owner.client.set_budget(&odd).unwrap_err().status(), Some(422), "it is no matter of time");
+    ends(&both);
+}
+
 /// ACC-19: prompts of one session in a minute, and the one that is too many.
 #[test]
 fn acc_19_prompts_of_a_minute_are_bounded() {

@@ -16,7 +16,7 @@ mod programs;
 
 pub use host::{Host, HostBuilder, commit, git};
 pub use people::Person;
-pub use postgres::{database, dump};
+pub use postgres::{Apart, database, dump};
 pub use programs::{cannot_run, fed, master_key, program, scale};
 
 /// The password of everyone here.

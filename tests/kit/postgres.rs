@@ -16,3 +16,25 @@ pub fn dump(address: &str) -> String {
 pub fn database() -> String {
     server::Server::shared().database()
 }
+
+/// A server of one test's own, which can be treated badly.
+pub struct Apart(server::Server);
+
+impl Apart {
+    /// Started.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(server::Server::start().unwrap())
+    }
+
+    /// The address of a new, empty database.
+    #[must_use]
+    pub fn database(&self) -> String {
+        self.0.database()
+    }
+
+    /// Runs SQL as its administrator.
+    pub fn sql(&self, sql: &str) -> String {
+        self.0.sql("postgres", sql)
+    }
+}

@@ -131,7 +131,7 @@ impl<'a> Stage<'a> {
 }
 
 /// A document of the operator's own, beside the configuration.
-fn document(world: &World, name: &str, text: &str) {
+pub fn document(world: &World, name: &str, text: &str) {
     let config = world.home().join(".config/palisade");
     world.keep(&config.join("agents").join(format!("{name}.toml")), text);
     std::fs::set_permissions(&config, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();

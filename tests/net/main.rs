@@ -27,6 +27,7 @@ mod servers;
 mod signed;
 mod small;
 mod sockets;
+mod spent;
 mod two;
 mod two_attacks;
 mod vault;

@@ -14,8 +14,10 @@ pub struct Spent {
     pub calls: i64,
     /// Milliseconds at work.
     pub wall_ms: i64,
-    /// Bytes to and from the network, of tasks that ended.
+    /// Bytes to and from the network.
     pub egress_bytes: i64,
+    /// Milliseconds of the processor.
+    pub cpu_ms: i64,
 }
 
 /// How much may be spent.
@@ -25,7 +27,7 @@ pub struct Budget {
     pub scope: String,
     /// Which of these.
     pub owner: String,
-    /// tokens, cost (millionths of a dollar), calls, wall (milliseconds) or egress (bytes).
+    /// tokens, cost (millionths of a dollar), calls, wall (milliseconds), egress (bytes), cpu (milliseconds) or sessions (at work at once).
     pub kind: String,
     /// In how many seconds up to now; 0 is ever.
     pub seconds: i64,
@@ -77,10 +79,10 @@ pub struct SetBudgetRequest {
     /// Which of these, by id.
     #[schema(pattern = r#"^(?:usr|wt|ses)_[0-9a-f]{32}$"#)]
     pub owner: String,
-    /// tokens, cost, calls, wall or egress.
-    #[schema(pattern = r#"^(?:tokens|cost|calls|wall|egress)$"#)]
+    /// tokens, cost, calls, wall, egress, cpu or sessions.
+    #[schema(pattern = r#"^(?:tokens|cost|calls|wall|egress|cpu|sessions)$"#)]
     pub kind: String,
-    /// In how many seconds up to now; 0 is ever.
+    /// In how many seconds up to now; 0 is ever. Of sessions at work at once always 0.
     #[schema(minimum = 0, maximum = 315360000)]
     pub seconds: i64,
     /// How much; without it the budget is taken away.

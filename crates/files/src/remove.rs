@@ -1,6 +1,8 @@
-//! Removes a tree that an agent had: whatever its modes, without following links, without leaving the tree.
+//! Removes a tree that an agent had: whatever its modes and however deep, without following links, without leaving the tree.
+//!
+//! Invariant: however deep a tree is, neither the stack nor the number of open files grows with it, and no path is made of it.
 
-use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -8,11 +10,21 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-/// How deep it goes by itself; what is deeper is brought up first.
-const DEEPEST: usize = 200;
+/// Names of a directory that are read at once.
+const AT_ONCE: usize = 4_096;
 
-/// How often what came up is gone through; more means that somebody is adding to it.
+/// How often a directory that should be empty is gone through again; more means that somebody is adding to it.
 const MOST_ROUNDS: usize = 100_000;
+
+/// A directory on the way from the top down to where we are. However deep that is, one of them is open at a time.
+struct Level {
+    /// Its name in the one above.
+    name: CString,
+    /// What it is, so that we come back to it and to nothing else.
+    id: (u64, u64),
+    /// What is still to be gone through in it.
+    names: Vec<CString>,
+}
 
 /// Removes it; what is not there is removed.
 pub fn tree(path: &Path) -> io::Result<()> {
@@ -22,56 +34,86 @@ pub fn tree(path: &Path) -> io::Result<()> {
             Err(Errno::NOENT) => return Ok(()),
             other => other?,
         };
-    let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name))?;
+    let name = CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name))?;
     entry_of(parent.as_fd(), &name)
 }
 
 /// Removes an entry of a directory that is open.
-pub fn entry_of(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<()> {
-    // Each time around, what was too deep has come up to the top.
-    for _ in 0..MOST_ROUNDS {
-        if entry(folder, name, None, 0)? {
-            return Ok(());
+pub fn entry_of(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+    if is_removed(folder, name)? {
+        return Ok(());
+    }
+    let mut at = opened(folder, name)?;
+    let mut way = vec![level(&at, name, AT_ONCE)?];
+    let mut rounds = 0;
+    while let Some(here) = way.last_mut() {
+        if let Some(name) = here.names.pop() {
+            if !is_removed(at.as_fd(), &name)? {
+                at = opened(at.as_fd(), &name)?;
+                way.push(level(&at, &name, AT_ONCE)?);
+            }
+            continue;
+        }
+        here.names = names(&at, AT_ONCE)?;
+        if !here.names.is_empty() {
+            continue;
+        }
+        let Some(emptied) = way.pop() else { break };
+        let above = way.last().map(|above| up(&at, above)).transpose()?;
+        let parent = above.as_ref().map_or(folder, AsFd::as_fd);
+        match rustix::fs::unlinkat(parent, &emptied.name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::NOTEMPTY | Errno::EXIST) if rounds < MOST_ROUNDS => {
+                rounds += 1;
+                way.push(emptied);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(above) = above {
+            at = above;
         }
     }
-    Err(Errno::NOTEMPTY.into())
+    Ok(())
 }
 
 /// Removes everything in a directory but these paths beneath it. A directory where a file is kept, or the other way round, is
 /// not what is kept.
 pub fn all_but(path: &Path, kept: &Kept) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(path, flags, Mode::empty())?;
-    others(folder.as_fd(), &[], kept)
-}
-
-fn others(folder: BorrowedFd<'_>, at: &[u8], kept: &Kept) -> io::Result<()> {
-    let mut found = Vec::new();
-    for entry in Dir::read_from(folder)? {
-        let name = entry?.file_name().to_owned();
-        if !matches!(name.to_bytes(), b"." | b"..") {
-            found.push(name);
-        }
-    }
-    for name in found {
-        let mut beneath = at.to_vec();
-        if !at.is_empty() {
-            beneath.push(b'/');
-        }
+    let mut at = rustix::fs::open(path, flags, Mode::empty())?;
+    let mut way = vec![level(&at, c"", usize::MAX)?];
+    // Where we are, beneath the top; behind each directory a slash.
+    let mut beneath = Vec::new();
+    while let Some(here) = way.last_mut() {
+        let Some(name) = here.names.pop() else {
+            let Some(left) = way.pop() else { break };
+            if let Some(above) = way.last() {
+                at = up(&at, above)?;
+                beneath.truncate(beneath.len().saturating_sub(left.name.to_bytes().len() + 1));
+            }
+            continue;
+        };
+        let length = beneath.len();
         beneath.extend(name.to_bytes());
-        let kind = match rustix::fs::statat(folder, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(found) => FileType::from_raw_mode(found.st_mode),
-            Err(Errno::NOENT) => continue,
+        let kind = match rustix::fs::statat(&at, name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Some(FileType::from_raw_mode(found.st_mode)),
+            Err(Errno::NOENT) => None,
             Err(error) => return Err(error.into()),
         };
         match kind {
-            FileType::Directory if kept.folders.contains(&beneath) => {
-                others(opened(folder, &name)?.as_fd(), &beneath, kept)?;
+            Some(FileType::Directory) if kept.has_beneath(&mut beneath) => {
+                at = opened(at.as_fd(), &name)?;
+                way.push(level(&at, &name, usize::MAX)?);
+                beneath.push(b'/');
+                continue;
             }
-            FileType::Directory => entry_of(folder, &name)?,
-            _ if kept.files.contains(&beneath) => {}
-            _ => entry_of(folder, &name)?,
+            Some(FileType::Directory) => entry_of(at.as_fd(), &name)?,
+            Some(_) if kept.has(&beneath) => {}
+            Some(_) => entry_of(at.as_fd(), &name)?,
+            None => {}
         }
+        beneath.truncate(length);
     }
     Ok(())
 }
@@ -79,71 +121,78 @@ fn others(folder: BorrowedFd<'_>, at: &[u8], kept: &Kept) -> io::Result<()> {
 /// What is kept when everything else goes.
 #[derive(Debug, Default)]
 pub struct Kept {
-    files: HashSet<Vec<u8>>,
-    folders: HashSet<Vec<u8>>,
+    /// In order, so that what lies beneath a directory stands together.
+    files: Vec<Vec<u8>>,
 }
 
 impl Kept {
     /// These files, by their paths beneath the directory, and what they lie in.
     #[must_use]
     pub fn files(paths: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let mut kept = Self::default();
-        for path in paths {
-            for (at, _) in path.iter().enumerate().filter(|(_, byte)| **byte == b'/') {
-                kept.folders.extend(path.get(..at).map(<[u8]>::to_vec));
-            }
-            kept.files.insert(path);
-        }
-        kept
+        let mut files: Vec<_> = paths.into_iter().collect();
+        files.sort_unstable();
+        Self { files }
+    }
+
+    fn has(&self, path: &[u8]) -> bool {
+        self.files.binary_search_by(|kept| kept.as_slice().cmp(path)).is_ok()
+    }
+
+    /// Whether something beneath this directory is kept; the path is as it was afterwards.
+    fn has_beneath(&self, folder: &mut Vec<u8>) -> bool {
+        folder.push(b'/');
+        let first = self.files.partition_point(|kept| kept.as_slice() < folder.as_slice());
+        let has = self.files.get(first).is_some_and(|kept| kept.starts_with(folder));
+        folder.pop();
+        has
     }
 }
 
-/// Removes one entry; whether all of it is gone.
-fn entry(
-    folder: BorrowedFd<'_>,
-    name: &std::ffi::CStr,
-    top: Option<BorrowedFd<'_>>,
-    depth: usize,
-) -> io::Result<bool> {
+/// Removes what is no directory; false if it is one.
+fn is_removed(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<bool> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(true),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
-    }
-    if let (Some(top), true) = (top, depth > DEEPEST) {
-        let mut number = 0u32;
-        loop {
-            let up = format!("deep-{number}");
-            match rustix::fs::renameat_with(
-                folder,
-                name,
-                top,
-                up.as_str(),
-                rustix::fs::RenameFlags::NOREPLACE,
-            ) {
-                Err(Errno::EXIST) => number += 1,
-                other => return Ok(other.map(|()| false)?),
-            }
-        }
-    }
-    let inner = opened(folder, name)?;
-    let mut gone = true;
-    for found in Dir::read_from(&inner)? {
-        let found = found?;
-        if !matches!(found.file_name().to_bytes(), b"." | b"..") {
-            gone &= entry(inner.as_fd(), found.file_name(), Some(top.unwrap_or(inner.as_fd())), depth + 1)?;
-        }
-    }
-    match rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR) {
-        Ok(()) => Ok(true),
-        // What was too deep is here now.
-        Err(Errno::NOTEMPTY | Errno::EXIST) if !gone || top.is_none() => Ok(false),
+        Ok(()) | Err(Errno::NOENT) => Ok(true),
+        Err(Errno::ISDIR | Errno::PERM) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
+fn level(folder: &OwnedFd, name: &CStr, most: usize) -> io::Result<Level> {
+    Ok(Level { name: name.to_owned(), id: id(folder)?, names: names(folder, most)? })
+}
+
+fn id(folder: &OwnedFd) -> io::Result<(u64, u64)> {
+    let found = rustix::fs::fstat(folder)?;
+    Ok((found.st_dev, found.st_ino))
+}
+
+/// So many of the names in a directory.
+fn names(folder: &OwnedFd, most: usize) -> io::Result<Vec<CString>> {
+    let mut found = Vec::new();
+    for entry in Dir::read_from(folder)? {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            found.push(name);
+        }
+        if found.len() >= most {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The directory above, if it is still the one that we came from.
+fn up(folder: &OwnedFd, above: &Level) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(folder, c"..", flags, Mode::empty())?;
+    match id(&found)? == above.id {
+        true => Ok(found),
+        false => Err(io::Error::other("somebody moves directories there while they are removed")),
+    }
+}
+
 /// A directory, made readable first if need be.
-fn opened(folder: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+fn opened(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place =
         rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -188,6 +237,51 @@ mod tests {
         assert_eq!(std::fs::read_to_string(beside.join("file")).unwrap(), "kept");
     }
 
+    /// The lowest of so many directories in each other.
+    fn dug(top: &OwnedFd, depth: usize) -> OwnedFd {
+        let mut folder = rustix::fs::openat(top, ".", OFlags::RDONLY, Mode::empty()).unwrap();
+        for _ in 0..depth {
+            rustix::fs::mkdirat(&folder, "deep", Mode::from_raw_mode(0o700)).unwrap();
+            folder = rustix::fs::openat(&folder, "deep", OFlags::RDONLY, Mode::empty()).unwrap();
+        }
+        folder
+    }
+
+    /// WT-15: also what is kept may lie deeper than files can be open and than a path can be long.
+    #[test]
+    fn wt_15_what_is_kept_may_lie_very_deep() {
+        let home = tempfile::tempdir().unwrap();
+        let tree_at = home.path().join("tree");
+        std::fs::create_dir(&tree_at).unwrap();
+        let top = rustix::fs::open(&tree_at, OFlags::RDONLY, Mode::empty()).unwrap();
+        let lowest = dug(&top, 6_000);
+        for name in ["kept", "new"] {
+            rustix::fs::openat(&lowest, name, OFlags::CREATE | OFlags::WRONLY, Mode::from_raw_mode(0o600))
+                .unwrap();
+        }
+        drop(dug(&lowest, 3_000));
+        let kept = format!("{}kept", "deep/".repeat(6_000)).into_bytes();
+        let near = b"deep/deep-not".to_vec();
+        all_but(&tree_at, &Kept::files([kept, near])).unwrap();
+        let left: Vec<_> = names(&lowest, usize::MAX).unwrap();
+        assert_eq!(left, [c"kept".to_owned()]);
+        drop((top, lowest));
+        tree(&tree_at).unwrap();
+        assert!(!tree_at.exists());
+    }
+
+    #[test]
+    fn more_names_than_are_read_at_once_are_all_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let tree_at = home.path().join("tree");
+        std::fs::create_dir(&tree_at).unwrap();
+        for number in 0..AT_ONCE * 2 + 1 {
+            std::fs::write(tree_at.join(number.to_string()), "").unwrap();
+        }
+        tree(&tree_at).unwrap();
+        assert!(!tree_at.exists());
+    }
+
     #[test]
     fn a_hostile_tree_is_removed_and_nothing_beside_it() {
         let home = tempfile::tempdir().unwrap();
@@ -198,12 +292,7 @@ mod tests {
         std::os::unix::fs::symlink(&beside, tree_at.join("a/link")).unwrap();
         std::fs::write(tree_at.join("a/b/file"), "x").unwrap();
         std::fs::set_permissions(tree_at.join("a/b"), std::fs::Permissions::from_mode(0o0)).unwrap();
-        let mut folder = rustix::fs::open(&tree_at, OFlags::RDONLY, Mode::empty()).unwrap();
-        for _ in 0..2000 {
-            rustix::fs::mkdirat(&folder, "deep", Mode::from_raw_mode(0o700)).unwrap();
-            folder = rustix::fs::openat(&folder, "deep", OFlags::RDONLY, Mode::empty()).unwrap();
-        }
-        drop(folder);
+        drop(dug(&rustix::fs::open(&tree_at, OFlags::RDONLY, Mode::empty()).unwrap(), 6_000));
         tree(&tree_at).unwrap();
         assert!(!tree_at.exists());
         assert_eq!(std::fs::read_to_string(beside.join("file")).unwrap(), "kept");

@@ -22,6 +22,10 @@ pub enum BudgetKind {
     Wall,
     /// Bytes to and from the network.
     Egress,
+    /// Milliseconds of the processor.
+    Cpu,
+    /// Sessions that are at work at once; nothing of it is used up.
+    Sessions,
 }
 
 /// Whose budget it is.
@@ -32,18 +36,20 @@ pub enum BudgetScope {
     User,
     /// A worktree's, of all who work there.
     Worktree,
-    /// A session's, with all that were opened for it.
+    /// A session's, with all that come from it.
     Session,
 }
 
 words!(
     BudgetKind,
-    "tokens, cost, calls, wall, egress",
+    "tokens, cost, calls, wall, egress, cpu, sessions",
     Tokens = "tokens",
     Cost = "cost",
     Calls = "calls",
     Wall = "wall",
-    Egress = "egress"
+    Egress = "egress",
+    Cpu = "cpu",
+    Sessions = "sessions"
 );
 words!(BudgetScope, "user, worktree, session", User = "user", Worktree = "worktree", Session = "session");
 
@@ -78,6 +84,8 @@ impl fmt::Display for Allowance {
             BudgetKind::Calls => write!(f, "{most} calls of tools")?,
             BudgetKind::Wall => write!(f, "{} s at work", most / 1_000)?,
             BudgetKind::Egress => write!(f, "{most} bytes of network")?,
+            BudgetKind::Cpu => write!(f, "{} s of the processor", most / 1_000)?,
+            BudgetKind::Sessions => write!(f, "{most} sessions at work at once")?,
         }
         write!(f, "{when} of the {}", self.scope)
     }
@@ -96,6 +104,8 @@ pub struct Spending {
     pub wall: i64,
     /// Bytes of network.
     pub egress: i64,
+    /// Milliseconds of the processor.
+    pub cpu: i64,
 }
 
 impl Spending {
@@ -108,6 +118,8 @@ impl Spending {
             BudgetKind::Calls => self.calls,
             BudgetKind::Wall => self.wall,
             BudgetKind::Egress => self.egress,
+            BudgetKind::Cpu => self.cpu,
+            BudgetKind::Sessions => 0,
         }
     }
 }

@@ -184,6 +184,8 @@ pub struct Runtime {
     pub(crate) agents: agents::Catalog,
     pub(crate) bounds: SessionBounds,
     pub(crate) checks: crate::session::Checks,
+    /// What was being done to worktrees when the last daemon ended, until somebody goes on with it.
+    pub(crate) interrupted: std::sync::Mutex<Vec<store::Interrupted>>,
 }
 
 /// Opens the database, without looking at its schema. Whoever has it needs no permit: only tests and measurements take
@@ -305,6 +307,8 @@ impl Runtime {
         {
             tracing::warn!(%error, "which master key the store belongs to could not be written down");
         }
+        // Before anybody can begin such a thing here.
+        let interrupted = store.interrupted_endings().await.map_err(StandingError::from)?.into();
         let config = GateConfig {
             worktree_rbac: boot.worktree_rbac,
             session_sharing: boot.bounds.shares && is_sharing_noted(&ledger),
@@ -320,6 +324,7 @@ impl Runtime {
             agents: boot.agents,
             bounds: boot.bounds,
             checks: crate::session::Checks::default(),
+            interrupted,
             index: Indexer::new(Arc::clone(&store), Arc::clone(&ledger)),
             store,
             gate,
@@ -393,7 +398,15 @@ impl Runtime {
         // What is written down ends last: those who end still say so.
         let (over, ended) = tokio::sync::watch::channel(false);
         let sessions = async {
-            self.attend_sessions(stop.clone()).await;
+            // Nothing is begun in a worktree that is being ended, so nobody else has to wait for large trees.
+            let mut stopped = stop.clone();
+            let endings = async {
+                tokio::select! {
+                    () = self.finish_endings() => {}
+                    _ = stopped.changed() => {}
+                }
+            };
+            tokio::join!(self.attend_sessions(stop.clone()), endings, self.find_over());
             over.send_replace(true);
         };
         tokio::join!(tidy, sessions, self.journal.keep(ended));

@@ -1,16 +1,22 @@
 //! How work leaves a worktree, and how a worktree ends: joined, pushed, archived, deleted, brought back.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use access::{
     ArchiveWorktree, DeleteWorktree, MergeWorktree, Permit, Principal, PushWorktree, RestoreWorktree,
 };
 use git::{Merged, RepositoryError};
-use model::{RequestId, TreeFiles, WorktreeId};
-use store::{Ending, Store, StoreError, Tree, Worktree};
+use ledger::{Decision, Draft};
+use model::{RequestId, StepKind, TreeFiles, WorktreeId};
+use serde_json::json;
+use store::{Ending, EndingOf, Interrupted, Store, StoreError, Tree, Worktree};
 
 use crate::trees::{Merge, Push};
 use crate::{ActError, Runtime, may_be_named};
+
+/// How long is waited between tries to keep that a worktree stays.
+const AGAIN: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5)];
 
 /// What became of a merge.
 #[derive(Clone, Debug)]
@@ -132,11 +138,15 @@ impl Runtime {
             let ending = this.ended(&store, row, files, true, ending).await?;
             store.delete_worktree(permit, ending).await
         };
-        self.perform(who, DeleteWorktree { worktree, files }, effect).await
+        self.perform(who, DeleteWorktree { worktree, files }, effect).await?;
+        // Those that are missed here are found at the next start.
+        let sessions = self.store.sessions_in(worktree).await.unwrap_or_default();
+        self.desk.are_over(sessions.into_iter().map(|(session, _)| session));
+        Ok(())
     }
 
-    /// Ends whoever works there, then does to the files what was asked. Where that fails, the worktree stays as it was, with its
-    /// sessions, and says so.
+    /// Ends whoever works there, then does to the files what was asked. Where that fails, the worktree stays, with its sessions, and
+    /// says so; of its files those may be gone that were to go.
     async fn ended(
         &self,
         store: &Store,
@@ -153,15 +163,91 @@ impl Runtime {
             },
         };
         let Err(why) = done else { return Ok(ending) };
-        if let Err(error) = store.stay(ending).await {
-            tracing::error!(%error, worktree = %row.id, "sessions of a worktree that stays are closed until the next start");
-        }
+        self.stays(store, row.id, &ending).await;
         Err(match why {
-            StoreError::Unusable(text) => StoreError::Unusable(format!(
-                "the worktree stays, because its files could not be {files}: {text}"
-            )),
+            StoreError::Unusable(text) => {
+                let also = if files == TreeFiles::Kept { "" } else { ", and some of them may be gone" };
+                let why = format!("the worktree stays, because its files could not be {files}{also}: {text}");
+                StoreError::Unusable(why)
+            }
             other => other,
         })
+    }
+
+    /// Keeps that a worktree stays; tried again for a while, since nobody can work there before.
+    async fn stays(&self, store: &Store, worktree: WorktreeId, ending: &Ending) {
+        for wait in AGAIN {
+            match store.stay(ending).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(%error, %worktree, "that a worktree stays could not be kept; it is tried again");
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+        if let Err(error) = store.stay(ending).await {
+            tracing::error!(%error, %worktree, "that a worktree stays could not be kept; the next start goes on with ending it");
+        }
+    }
+
+    /// Goes on with what was being done to worktrees when the last daemon ended. What cannot be brought to its end is told of: by the
+    /// ledger, and in the sessions that are open again.
+    pub(crate) async fn finish_endings(&self) {
+        let all = std::mem::take(&mut *self.interrupted.lock().unwrap_or_else(PoisonError::into_inner));
+        for left in all {
+            let (id, of, files) = (left.worktree.id, left.of, left.files);
+            let done = match self.finish_files(&left).await {
+                Ok(()) => self.store.end_interrupted(&left).await,
+                Err(error) => Err(error),
+            };
+            let (word, goes) = (of.word(), of != EndingOf::Restore);
+            let told = match &done {
+                Ok(()) if goes => {
+                    format!("the {word} that the daemon's end interrupted was brought to its end")
+                }
+                Ok(()) => {
+                    "the worktree stays archived: the daemon's end interrupted its coming back".to_owned()
+                }
+                Err(error) => format!(
+                    "the {word} that the daemon's end interrupted failed, so the worktree stays, and some of its files may be gone: {error}"
+                ),
+            };
+            tracing::warn!(worktree = %id, "{told}");
+            if done.is_err() {
+                self.stays(&self.store, id, &left.ending).await;
+                let sessions = self.store.sessions_in(id).await.unwrap_or_default();
+                for (session, _) in sessions.into_iter().filter(|(_, is_open)| *is_open) {
+                    let text = crate::session::shown(&self.redactor, &told);
+                    self.journal.write_soon(session, None, StepKind::Error, json!({ "text": text })).await;
+                }
+            }
+            let note = Draft::new("daemon", "worktree.ending", Decision::Noted)
+                .because(told)
+                .with("worktree", id.to_string())
+                .with("what", word)
+                .with("files", files.word())
+                .with("asked_by", left.by.to_string());
+            if !matches!(self.ledger.note(note).await, Ok(Ok(_))) {
+                tracing::error!(worktree = %id, "what became of an interrupted end of a worktree could not be recorded");
+            }
+            self.gate.epoch().bump();
+            self.store.publish();
+            self.desk.look();
+        }
+    }
+
+    async fn finish_files(&self, left: &Interrupted) -> Result<(), StoreError> {
+        let Interrupted { of, files, worktree: row, .. } = left;
+        let Some(tree) = row.tree.clone() else { return Ok(()) };
+        match of {
+            EndingOf::Archive => self.trees.end_tree(row.repo, row.id, tree, *files, false).await,
+            EndingOf::Delete => self.trees.end_tree(row.repo, row.id, tree, *files, true).await,
+            // What lay there before is somebody's; what was being made is nobody's yet.
+            EndingOf::Restore if row.files == Some(TreeFiles::Removed) => {
+                self.trees.unmake(row.repo, row.id, tree).await
+            }
+            EndingOf::Restore => Ok(()),
+        }
     }
 
     /// Brings an archived worktree back, with the sessions that were archived with it, and its tree if that was removed.
@@ -172,11 +258,14 @@ impl Runtime {
     ) -> Result<Worktree, ActError> {
         let this = Arc::clone(self);
         let effect = async move |store: Arc<Store>, permit: Permit<RestoreWorktree>| {
-            let (permit, row) = store.worktree_to_restore(permit).await?;
-            if let Some(tree) = row.tree {
-                this.trees.remake(row.repo, worktree, tree).await?;
+            let (permit, row, ending) = store.worktree_to_restore(permit).await?;
+            if let Some(tree) = row.tree
+                && let Err(error) = this.trees.remake(row.repo, worktree, tree).await
+            {
+                this.stays(&store, worktree, &ending).await;
+                return Err(error);
             }
-            store.restore_worktree(permit).await
+            store.restore_worktree(permit, ending).await
         };
         let row = self.perform(who, RestoreWorktree { worktree }, effect).await?;
         self.desk.look();

@@ -19,6 +19,7 @@ mod lineage;
 mod programs;
 mod recall;
 mod sandbox;
+mod tidy;
 mod told;
 mod turn;
 mod undo;
@@ -44,6 +45,7 @@ pub use follow::SessionFollower;
 pub use import::{ImportLine, ImportPage};
 pub(crate) use journal::Journal;
 pub use lineage::NewChild;
+pub(crate) use told::clean as shown;
 
 use self::agents::{AUTO, Kind};
 use self::turn::Wish;
@@ -299,7 +301,9 @@ impl Runtime {
             }
             Ok(row)
         };
-        self.perform(who, CloseSession { session }, effect).await
+        let row = self.perform(who, CloseSession { session }, effect).await?;
+        self.desk.are_over([session]);
+        Ok(row)
     }
 
     /// What waits for a person in a session, or all that ever did.

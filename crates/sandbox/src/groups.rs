@@ -259,6 +259,15 @@ impl Groups {
         }
     }
 
+    /// Where the time is told that every process took of the processor, and what stands before the number.
+    pub(crate) fn time(&self) -> Option<(PathBuf, &'static str)> {
+        let unified = self.unified_at.iter().map(|folder| (folder.join("cpu.stat"), "usage_usec "));
+        // Both controllers of version 1 are often one.
+        let v1 = self.v1.iter().filter(|(controller, _)| *controller == "cpu");
+        let v1 = v1.map(|(_, folder)| (folder.join("cpuacct.usage"), ""));
+        unified.chain(v1).find(|(file, _)| file.exists())
+    }
+
     /// Whether a limit is held.
     pub(crate) fn holds(&self, name: &str) -> bool {
         self.enforced.iter().any(|enforced| enforced.name == name)

@@ -88,6 +88,12 @@ pub trait Attendant {
     fn holds(&self) -> Option<String> {
         None
     }
+    /// Whether there is a network that could be cut or changed.
+    fn has_network(&self) -> bool {
+        true
+    }
+    /// Everything is gone.
+    fn gone(&mut self) {}
     /// Whether this, which the command prints as its standard output (1), its error (2) or on its terminal (0), is shown. If
     /// not, it is asked whether everything is to stand still.
     fn shows(&mut self, _number: usize, _printed: &[u8]) -> bool {
@@ -257,6 +263,12 @@ impl Running {
         self.tree.pid.as_raw_pid()
     }
 
+    /// What counts the time that it takes of the processor.
+    #[must_use]
+    pub fn meter(&self) -> crate::Meter {
+        crate::Meter::new(self.tree.pid, &self.groups)
+    }
+
     /// Lets others of the same user ask this run to stand still, to end, or how it is made.
     #[must_use]
     pub fn controlled_by(mut self, control: Control) -> Self {
@@ -338,6 +350,7 @@ impl Running {
             }
         }
         self.tree.end();
+        attendant.iter_mut().for_each(|one| one.gone());
         Ok(self.ended.unwrap_or(Ended::Killed))
     }
 

@@ -64,12 +64,16 @@ keys! {
     "sessions.depth" = "3": "how many sessions may be opened for one another, 0 to 16";
     "sessions.fan_out" = "8": "how many sessions that are open may be opened for one, 0 to 1000";
     "sessions.per_person" = "64": "most tasks of one person that are at work at once, 1 to 256";
+    "sessions.per_worktree" = "64": "most tasks in one worktree that are at work at once, 1 to 256";
     "sessions.goes_on" = "false": "begin what waits in a session though the task before it failed";
     "sessions.notice" = "": "what a session is told of the end of one that was opened for it, with {session} {task} {title} {state} {why} {text}; empty: the usual text";
     "sessions.four_eyes" = "false": "whoever asked for a task decides nothing that it asks for";
     "sessions.dangerously_allow_session_sharing" = "false": "people may prompt each other's sessions, each with their own rights and secrets, in worktrees that say so, too (`palisade worktree sharing`)";
     "sessions.unattended" = "hold": "what becomes of a question of an agent while nobody looks on: `hold`, the agent stands still until somebody decides, or `deny`, at once";
     "sessions.answer_seconds" = "60": "how long a question of an agent waits while somebody looks on, 1 to 86400; then it is denied";
+    "sessions.stop_seconds" = "5": "how long an agent's program has to end by itself when it is stopped, 1 to 10; then everything of it is killed";
+    "sessions.begin_seconds" = "300": "how long an agent may take until it is ready for what is asked, 1 to 3600; then its task is ended";
+    "sessions.silence_seconds" = "3600": "how long an agent may say nothing while nobody is asked anything, 1 to 86400; then its task is ended";
     "budgets.session_calls_per_minute" = "60": "most calls of tools of one session in a minute; 0: as many as it likes";
     "budgets.session_tokens_per_minute" = "100000": "most tokens of one session in a minute, as its agent tells them; 0: as many as it likes";
     "budgets.session_messages_per_minute" = "30": "most prompts to one session in a minute; 0: as many as there are";

@@ -213,6 +213,22 @@ impl Store {
         Ok(true)
     }
 
+    /// What was decided, if it was: the choice, or that it may not be.
+    pub async fn decision(
+        &self,
+        work: &AtWork,
+        id: ApprovalId,
+    ) -> Result<Option<Option<String>>, StoreError> {
+        let sql = "SELECT state, choice FROM approvals WHERE id = $1 AND session = $2";
+        let row = self.engine.row(sql, &[id.to_string().into(), work.session().to_string().into()]).await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(match parsed(&row, 0)? {
+            ApprovalState::Open => None,
+            ApprovalState::Allowed => Some(row.opt_text(1)?.map(str::to_owned)),
+            ApprovalState::Denied | ApprovalState::Expired => Some(None),
+        })
+    }
+
     /// A task stands still until somebody decides, or goes on.
     pub async fn hold_task(&self, work: &AtWork, holds: bool) -> Result<(), StoreError> {
         let (from, to) = match holds {

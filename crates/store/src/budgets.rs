@@ -1,9 +1,10 @@
 //! Budgets, and what was spent: kept in pieces of ten seconds, summed up over what each budget is about.
 //!
-//! Invariant: what is spent is on the disk before it is compared with what may be, so a restart forgets nothing.
+//! Invariants: what is spent is on the disk before it is compared with what may be, so a restart forgets nothing; what a session's budget
+//! is about is the session with all that come from it, forks and children alike, so none of them is a way around it.
 
 use access::{ListBudgets, Permit, ReadSession, ReadUsage, SetBudget};
-use model::{Allowance, BudgetScope, Millis, SessionId, Spending, UserId, WorktreeId};
+use model::{Allowance, BudgetKind, BudgetScope, Millis, SessionId, Spending, UserId, WorktreeId};
 
 use crate::engine::{EngineError, Row, Value};
 use crate::store::parsed;
@@ -48,7 +49,7 @@ macro_rules! sums {
     ($rest:literal) => {
         concat!(
             "SELECT CAST(COALESCE(SUM(p.tokens), 0) AS BIGINT), CAST(COALESCE(SUM(p.cost), 0) AS BIGINT), CAST(COALESCE(SUM(p.calls), 0) AS BIGINT), ",
-            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT) FROM spent p ",
+            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT), CAST(COALESCE(SUM(p.cpu), 0) AS BIGINT) FROM spent p ",
             $rest
         )
     };
@@ -58,7 +59,7 @@ macro_rules! usage_by {
     ($column:literal) => {
         concat!(
             "SELECT ", $column, ", CAST(COALESCE(SUM(p.tokens), 0) AS BIGINT), CAST(COALESCE(SUM(p.cost), 0) AS BIGINT), CAST(COALESCE(SUM(p.calls), 0) AS BIGINT), ",
-            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT) FROM spent p JOIN sessions s ON s.id = p.session ",
+            "CAST(COALESCE(SUM(p.wall), 0) AS BIGINT), CAST(COALESCE(SUM(p.egress), 0) AS BIGINT), CAST(COALESCE(SUM(p.cpu), 0) AS BIGINT) FROM spent p JOIN sessions s ON s.id = p.session ",
             "WHERE p.at >= $1 GROUP BY ", $column, " ORDER BY 3 DESC, 2 DESC, 5 DESC LIMIT $2"
         )
     };
@@ -68,7 +69,7 @@ impl Store {
     /// Adds to what was spent by a task that is at work.
     pub async fn spend(&self, work: &AtWork, more: &Spending) -> Result<(), StoreError> {
         let now = self.clock.now();
-        let args: [Value; 7] = [
+        let args: [Value; 8] = [
             work.task().to_string().into(),
             (now - now.rem_euclid(PIECE)).into(),
             more.tokens.into(),
@@ -76,13 +77,14 @@ impl Store {
             more.calls.into(),
             more.wall.into(),
             more.egress.into(),
+            more.cpu.into(),
         ];
-        let sql = "INSERT INTO spent (session, user_id, worktree, at, tokens, cost, calls, wall, egress) \
-                   SELECT t.session, t.asked_by, s.worktree, $2, $3, $4, $5, $6, $7 FROM tasks t \
+        let sql = "INSERT INTO spent (session, user_id, worktree, at, tokens, cost, calls, wall, egress, cpu) \
+                   SELECT t.session, t.asked_by, s.worktree, $2, $3, $4, $5, $6, $7, $8 FROM tasks t \
                    JOIN sessions s ON s.id = t.session WHERE t.id = $1 \
                    ON CONFLICT (session, user_id, at) DO UPDATE SET tokens = spent.tokens + excluded.tokens, \
                    cost = spent.cost + excluded.cost, calls = spent.calls + excluded.calls, \
-                   wall = spent.wall + excluded.wall, egress = spent.egress + excluded.egress";
+                   wall = spent.wall + excluded.wall, egress = spent.egress + excluded.egress, cpu = spent.cpu + excluded.cpu";
         let mut tx = self.engine.write().await?;
         tx.exec(sql, &args).await?;
         Ok(tx.commit().await?)
@@ -94,13 +96,15 @@ impl Store {
         who: Spender,
         usual: &[Allowance],
     ) -> Result<Vec<BudgetStanding>, StoreError> {
-        let chain = self.opened_for(who.session).await?;
+        let chain = self.comes_from(who.session).await?;
         let sql = "SELECT scope, owner, kind, period, most FROM budgets WHERE (scope = 'user' AND owner = $1) \
                    OR (scope = 'worktree' AND owner = $2) OR scope = 'session' ORDER BY scope, owner, kind, period";
         let rows =
             self.engine.rows(sql, &[who.user.to_string().into(), who.worktree.to_string().into()]).await?;
         let mut budgets: Vec<Allowance> = rows.iter().map(budget).collect::<Result<_, _>>()?;
         budgets.retain(|one| one.scope != BudgetScope::Session || chain.contains(&one.owner));
+        // Those who begin tasks look after this one.
+        budgets.retain(|one| one.kind != BudgetKind::Sessions);
         for one in usual {
             let owner = match one.scope {
                 BudgetScope::User => who.user.to_string(),
@@ -131,10 +135,16 @@ impl Store {
         Ok(standings)
     }
 
-    /// A session and those that it was opened for.
-    async fn opened_for(&self, session: SessionId) -> Result<Vec<String>, StoreError> {
+    /// How many sessions may be at work at once, for whom or where that was set.
+    pub async fn at_once(&self) -> Result<Vec<Allowance>, StoreError> {
+        let sql = "SELECT scope, owner, kind, period, most FROM budgets WHERE kind = 'sessions'";
+        Ok(self.engine.rows(sql, &[]).await?.iter().map(budget).collect::<Result<_, _>>()?)
+    }
+
+    /// A session and those that it comes from, forked or opened for: what is set for one of them holds for it as well.
+    pub async fn comes_from(&self, session: SessionId) -> Result<Vec<String>, StoreError> {
         let sql = "WITH RECURSIVE up(id) AS (SELECT $1 UNION ALL SELECT s.parent FROM sessions s JOIN up ON s.id = up.id \
-                   WHERE s.parent IS NOT NULL AND s.born = 'spawn') SELECT id FROM up";
+                   WHERE s.parent IS NOT NULL) SELECT id FROM up";
         let rows = self.engine.rows(sql, &[session.to_string().into()]).await?;
         Ok(rows.iter().map(|row| row.text(0).map(str::to_owned)).collect::<Result<_, _>>()?)
     }
@@ -146,17 +156,17 @@ impl Store {
             BudgetScope::Worktree => sums!("WHERE p.worktree = $1 AND p.at > $2"),
             BudgetScope::Session => sums!(
                 "WHERE p.session IN (WITH RECURSIVE down(id) AS (SELECT $1 UNION ALL SELECT s.id FROM sessions s \
-                 JOIN down ON s.parent = down.id AND s.born = 'spawn') SELECT id FROM down) AND p.at > $2"
+                 JOIN down ON s.parent = down.id) SELECT id FROM down) AND p.at > $2"
             ),
         };
         let row = self.engine.row(sql, &[budget.owner.as_str().into(), since.into()]).await?;
         row.as_ref().map_or(Ok(Spending::default()), |row| Ok(spending(row, 0)?))
     }
 
-    /// What was spent in a session, with all that were opened for it.
+    /// What was spent in a session, with all that come from it.
     pub async fn usage_of(&self, permit: Permit<ReadSession>) -> Result<Spending, StoreError> {
         let owner = permit.into_act().session.to_string();
-        let (scope, kind) = (BudgetScope::Session, model::BudgetKind::Calls);
+        let (scope, kind) = (BudgetScope::Session, BudgetKind::Calls);
         self.spent_by(&Allowance { scope, owner, kind, period: 0, most: 0 }).await
     }
 
@@ -243,5 +253,6 @@ fn spending(row: &Row, at: usize) -> Result<Spending, EngineError> {
         calls: row.int(at + 2)?,
         wall: row.int(at + 3)?,
         egress: row.int(at + 4)?,
+        cpu: row.int(at + 5)?,
     })
 }

@@ -7,6 +7,7 @@ use access::{ImportSession, Permit};
 use model::{EventKind, Millis, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::Value as Json;
 
+use crate::endings::lock_in_use;
 use crate::engine::{EngineError, Tx, Value};
 use crate::store::parsed;
 use crate::{Session, Store, StoreError};
@@ -121,6 +122,7 @@ impl Store {
         if act.after != 0 {
             return Err(StoreError::Unusable("the first page of a transcript has nothing before it".into()));
         }
+        lock_in_use(tx, act.worktree).await?;
         let seq = tx.next("sessions").await?;
         let args: [Value; 7] = [
             act.session.to_string().into(),

@@ -37,7 +37,7 @@ pub use answers::{Answers, Remembered};
 pub use approvals::{Approval, NewApproval};
 pub use budgets::{BudgetStanding, Spender, Usage};
 pub use consents::Consent;
-pub use endings::Ending;
+pub use endings::{Ending, EndingOf, Interrupted};
 pub use imports::{ImportedPage, ImportedStep, ImportedTask};
 pub use key_ring::KeptRing;
 pub use keys::{ApiKey, PassRow};

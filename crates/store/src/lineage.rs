@@ -6,6 +6,7 @@
 use access::{ForkSession, Permit, ReadSession, SpawnSession};
 use model::{AgentName, Born, DisplayName, EventKind, SessionId, TaskId};
 
+use crate::endings::lock_in_use;
 use crate::engine::{EngineError, Row, Tx, Value};
 use crate::sessions::{Session, lock_open, session, session_columns};
 use crate::store::parsed;
@@ -126,6 +127,7 @@ impl Store {
             )));
         }
         let mut tx = self.engine.write().await?;
+        lock_in_use(&mut tx, parent.worktree()).await?;
         let title = act.title.unwrap_or_else(|| parent.title.clone());
         let new = New {
             id: act.session,
@@ -166,7 +168,10 @@ impl Store {
     ) -> Result<Session, StoreError> {
         let creator = permit.user();
         let act = permit.into_act();
+        let worktree = self.session_row(act.parent).await?.worktree();
         let mut tx = self.engine.write().await?;
+        // The worktree first, as whoever ends it.
+        lock_in_use(&mut tx, worktree).await?;
         lock_open(&mut tx, act.parent).await?;
         let parent = self.session_row(act.parent).await?;
         if parent.depth >= reach.depth {

@@ -14,6 +14,7 @@ use model::{
 };
 
 use crate::credentials::owners;
+use crate::endings::{being, lock_in_use};
 use crate::engine::{EngineError, Row, Tx, Value};
 use crate::store::{odd, parsed};
 use crate::{Store, StoreError};
@@ -161,6 +162,7 @@ impl Store {
         let creator = permit.user();
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
+        lock_in_use(&mut tx, act.worktree).await?;
         let seq = tx.next("sessions").await?;
         let command = serde_json::to_string(&act.command).unwrap_or_default();
         let args: [Value; 10] = [
@@ -245,10 +247,13 @@ pub(crate) async fn lock_open(tx: &mut Tx, session: SessionId) -> Result<(), Sto
     if tx.exec("UPDATE sessions SET steps = steps WHERE id = $1", std::slice::from_ref(&id)).await? == 0 {
         return Err(StoreError::Missing("session"));
     }
-    let row = tx.row("SELECT closed_at FROM sessions WHERE id = $1", &[id]).await?;
-    match row.map_or(Ok(None), |row| row.opt_int(0))? {
-        None => Ok(()),
-        Some(_) => Err(StoreError::Unusable("the session is closed; open another".into())),
+    let sql =
+        "SELECT s.closed_at, w.ending FROM sessions s JOIN worktrees w ON w.id = s.worktree WHERE s.id = $1";
+    let row = tx.row(sql, &[id]).await?.ok_or(StoreError::Missing("session"))?;
+    match (row.opt_int(0)?, row.opt_text(1)?) {
+        (None, None) => Ok(()),
+        (_, Some(ending)) => Err(being(ending)),
+        (Some(_), None) => Err(StoreError::Unusable("the session is closed; open another".into())),
     }
 }
 

@@ -33,6 +33,11 @@ pub const MIGRATIONS: &[Migration] = &[
     },
     Migration { number: 10, name: "leaving", sql: include_str!("../migrations/0010_leaving.sql") },
     Migration { number: 11, name: "sharing", sql: include_str!("../migrations/0011_sharing.sql") },
+    Migration {
+        number: 12,
+        name: "bounds of sessions",
+        sql: include_str!("../migrations/0012_bounds_of_sessions.sql"),
+    },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

@@ -219,8 +219,8 @@ pub(crate) enum BudgetCommand {
         scope: String,
         /// Which, by id or name
         owner: String,
-        /// Of what: `tokens`, `cost` (hundredths of a dollar), `calls`, `wall` (seconds) or `egress` (bytes)
-        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress"])]
+        /// Of what: `tokens`, `cost` (hundredths of a dollar), `calls`, `wall` (seconds), `egress` (bytes), `cpu` (seconds) or `sessions` (at work at once)
+        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress", "cpu", "sessions"])]
         kind: String,
         /// How much
         most: i64,
@@ -233,7 +233,7 @@ pub(crate) enum BudgetCommand {
         #[arg(value_parser = ["user", "worktree", "session"])]
         scope: String,
         owner: String,
-        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress"])]
+        #[arg(value_parser = ["tokens", "cost", "calls", "wall", "egress", "cpu", "sessions"])]
         kind: String,
         #[arg(long, default_value = "day", value_parser = ["minute", "hour", "day", "ever"])]
         per: String,

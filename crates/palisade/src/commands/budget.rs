@@ -44,7 +44,7 @@ pub(super) fn of_session(client: &Client, session: &str) -> Result<Shown, Failur
     Ok(Shown::new(&usage, text))
 }
 
-const HEADS: [&str; 5] = ["TOKENS", "DOLLARS", "CALLS", "SECONDS", "BYTES"];
+const HEADS: [&str; 6] = ["TOKENS", "DOLLARS", "CALLS", "SECONDS", "BYTES", "PROCESSOR"];
 
 fn cells(spent: &Spent) -> Vec<String> {
     vec![
@@ -53,6 +53,7 @@ fn cells(spent: &Spent) -> Vec<String> {
         spent.calls.to_string(),
         (spent.wall_ms / 1_000).to_string(),
         spent.egress_bytes.to_string(),
+        (spent.cpu_ms / 1_000).to_string(),
     ]
 }
 
@@ -64,7 +65,7 @@ fn dollars(micro: i64) -> String {
 fn unit(kind: &str) -> i64 {
     match kind {
         "cost" => 10_000,
-        "wall" => 1_000,
+        "wall" | "cpu" => 1_000,
         _ => 1,
     }
 }
@@ -103,6 +104,8 @@ fn set(
         _ => owner.to_owned(),
     };
     let seconds = match per {
+        // They are counted while they are at work.
+        _ if kind == "sessions" => 0,
         "minute" => 60,
         "hour" => 3_600,
         "day" => 86_400,

@@ -33,6 +33,7 @@ pub(crate) mod run;
 mod secret;
 mod sessions;
 mod setup;
+mod spent;
 mod template;
 mod user;
 mod worktree;

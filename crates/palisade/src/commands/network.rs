@@ -305,6 +305,11 @@ impl Watched<'_> {
         self.front.cut();
     }
 
+    /// Bytes that went out and came back until now.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        self.seen.bytes()
+    }
+
     /// Ends it, and says what came of it.
     pub(super) fn end(self) -> Result<Summary, Failure> {
         let Self { mut front, mut seen, mut asking, command, untold: mut last, mut renewal, _bundle, .. } =

@@ -1,5 +1,7 @@
 //! The file in which a program that started a run finds what becomes of it (`run --report`).
 //!
+//! Beside it lies what the run spends while it is at work ([`super::spent`]).
+//!
 //! Flow: nothing -> `running`, as soon as the receipt is on record -> `ended` with what `--json` prints, or `failed`. Invariants: a
 //! document is there whole or not at all, for its user alone, and no link is followed at the end of the path; what a run may write
 //! holds no report. A launcher that was killed leaves `running` there; whether it lives is told by its process.
@@ -65,6 +67,11 @@ impl Report {
             "version": VERSION, "state": "running", "run": run.as_str(), "pid": std::process::id(),
             "receipt": { "entry": entry, "file": receipt.display().to_string() },
         }))
+    }
+
+    /// Where it is told what the run spends while it is at work: beside it.
+    pub(super) fn beside(&self) -> PathBuf {
+        self.path.with_extension("spent")
     }
 
     /// Everything of it is gone, and this came of it.

@@ -33,6 +33,7 @@ use super::lend::Vault;
 use super::network::{Network, Summary, Watched};
 use super::record::{self, OwnRecord};
 use super::report::Report;
+use super::spent::Telling;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -193,15 +194,22 @@ fn started(
     let network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
     let mut network = network.transpose()?;
     prepared.begin();
+    let mut took = None;
     let ended = held.go().map_err(refused).and_then(|running| {
         let running = running.controlled_by(control).with_grace(Duration::from_secs(args.grace));
         let running = match parent {
             Some(parent) => running.ending_with(parent),
             None => running,
         };
-        let waited = match &mut network {
-            Some(network) => running.wait_attended(network),
-            None => running.wait(),
+        let waited = match (report, &mut network) {
+            (Some(report), network) => {
+                let mut telling = Telling::new(report, running.meter(), network.as_mut());
+                let waited = running.wait_attended(&mut telling);
+                took = Some(telling.took());
+                waited
+            }
+            (None, Some(network)) => running.wait_attended(network),
+            (None, None) => running.wait(),
         };
         waited.map_err(|error| broken(&error))
     });
@@ -236,7 +244,7 @@ fn started(
         let told = json!({
             "run": run.as_str(), "exit": ended.code(), "ended": ended_by, "commits": commits, "findings": findings,
             "layer": layer, "degraded": degraded, "explained": explained,
-            "network": network.as_ref().map(Summary::value),
+            "network": network.as_ref().map(Summary::value), "cpu_ms": took,
         });
         if json {
             output::report(&told);

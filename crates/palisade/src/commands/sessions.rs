@@ -14,6 +14,8 @@ use api::{
 };
 use serde_json::{Value, json};
 
+pub(super) use effect::HIDDEN;
+
 use super::resolve;
 use crate::cli::{ApprovalCommand, SessionCommand};
 use crate::failure::Failure;
@@ -303,8 +305,13 @@ fn show(one: &api::Session, tasks: &[api::Task]) -> Shown {
             let place = |tree: &Option<api::TreeState>| {
                 let Some(tree) = tree else { return "-".to_owned() };
                 let commit = tree.commit.as_deref().and_then(|id| id.get(..10)).unwrap_or("?");
-                // As in many prompts: a star is for what is in no commit.
-                format!("{commit}{}", if tree.dirty == Some(true) { "*" } else { "" })
+                // As in many prompts: a star is for what is in no commit. Where nobody looked, that is said.
+                let dirty = match tree.dirty {
+                    Some(true) => "*",
+                    Some(false) => "",
+                    None => "?",
+                };
+                format!("{commit}{dirty}")
             };
             let tree = format!("{} {}", place(&task.tree_before), place(&task.tree_after));
             vec![task.id.clone(), task.state.clone(), tree, task.why.clone(), prompt]

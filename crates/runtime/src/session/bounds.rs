@@ -23,6 +23,8 @@ pub struct SessionBounds {
     pub fan_out: u32,
     /// Tasks of one person that are at work at once.
     pub per_person: usize,
+    /// Tasks in one worktree that are at work at once.
+    pub per_worktree: usize,
     /// Whether what waits is begun though the task before it failed.
     pub goes_on: bool,
     /// What a parent is told of a child's end.
@@ -35,6 +37,12 @@ pub struct SessionBounds {
     pub unattended_holds: bool,
     /// How long a question waits while somebody looks on.
     pub answer: Duration,
+    /// How long an agent's program has to end by itself when it is stopped; then it is killed, with all that it started.
+    pub grace: Duration,
+    /// How long an agent may take until it is ready for what is asked.
+    pub begin: Duration,
+    /// How long an agent may say nothing while nobody is asked anything.
+    pub silence: Duration,
     /// What may be spent, unless somebody settled it.
     pub usual: UsualBudgets,
 }
@@ -45,12 +53,16 @@ impl Default for SessionBounds {
             depth: 3,
             fan_out: 8,
             per_person: 64,
+            per_worktree: 64,
             goes_on: false,
             notice: Notice(NOTICE.to_owned()),
             four_eyes: false,
             shares: false,
             unattended_holds: true,
             answer: Duration::from_mins(1),
+            grace: Duration::from_secs(5),
+            begin: Duration::from_mins(5),
+            silence: Duration::from_hours(1),
             usual: UsualBudgets::default(),
         }
     }

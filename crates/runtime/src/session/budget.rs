@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use access::{ListBudgets, Principal, ReadSession, ReadUsage, SetBudget, UsageBy};
 use acp::{Stopped, Update};
 use ledger::{Decision, Draft};
-use model::{Allowance, BudgetScope, Millis, SessionId, Spending, StepKind};
+use model::{Allowance, BudgetKind, BudgetScope, Millis, SessionId, Spending, StepKind};
 use serde_json::{Value, json};
 use store::{BudgetStanding, Spender, StoreError, Usage};
 
@@ -49,6 +49,11 @@ pub(super) struct Purse {
     /// What the agent told of the whole turn so far.
     told_cost: i64,
     told_tokens: i64,
+    /// What its launcher told of it so far.
+    told_cpu: i64,
+    told_egress: i64,
+    /// How much time at work, and of the processor, may pass until a budget of it is to be looked at.
+    room: (i64, i64),
     at: Instant,
     kept: Instant,
     /// What was allowed beyond a budget.
@@ -61,7 +66,18 @@ impl Purse {
     pub(super) fn new() -> Self {
         let now = Instant::now();
         let (more, extended) = (Spending::default(), Vec::new());
-        Self { more, told_cost: 0, told_tokens: 0, at: now, kept: now, extended, unjudged: false }
+        Self {
+            more,
+            told_cost: 0,
+            told_tokens: 0,
+            told_cpu: 0,
+            told_egress: 0,
+            room: (0, 0),
+            at: now,
+            kept: now,
+            extended,
+            unjudged: false,
+        }
     }
 
     /// Time that passed since this was last said; none of it counts while the task stood still.
@@ -110,11 +126,20 @@ impl Purse {
         }
     }
 
-    /// Bytes that went over the network.
-    pub(super) fn network(&mut self, report: &Value) {
+    /// What its launcher tells while it is at work: milliseconds of the processor and bytes of network, in all.
+    pub(super) fn measured(&mut self, (cpu, egress): (i64, i64)) {
+        self.more.cpu = self.more.cpu.saturating_add((cpu - self.told_cpu).max(0));
+        self.told_cpu = self.told_cpu.max(cpu);
+        self.more.egress = self.more.egress.saturating_add((egress - self.told_egress).max(0));
+        self.told_egress = self.told_egress.max(egress);
+    }
+
+    /// The same at its end.
+    fn reported(&mut self, report: &Value) {
         let bytes = |name: &str| report.pointer(&format!("/network/counts/{name}")).and_then(Value::as_i64);
         let both = bytes("sent").unwrap_or(0).saturating_add(bytes("received").unwrap_or(0));
-        self.more.egress = self.more.egress.saturating_add(both.max(0));
+        let cpu = report.get("cpu_ms").and_then(Value::as_i64).unwrap_or(0);
+        self.measured((cpu, both));
     }
 
     fn cost_is(&mut self, total: i64) {
@@ -131,8 +156,10 @@ impl Purse {
 
     /// What is to be kept now, if anything.
     fn due(&mut self, all: bool) -> Option<Spending> {
-        let only_time = Spending { wall: 0, ..self.more } == Spending::default();
-        if self.more == Spending::default() || (only_time && !all && self.kept.elapsed() < RESTING) {
+        let only_time = Spending { wall: 0, cpu: 0, ..self.more } == Spending::default();
+        let has_room = self.more.wall <= self.room.0 && self.more.cpu <= self.room.1;
+        let rests = only_time && has_room && !all && self.kept.elapsed() < RESTING;
+        if self.more == Spending::default() || rests {
             return None;
         }
         self.kept = Instant::now();
@@ -148,8 +175,22 @@ impl Purse {
     }
 
     fn is_over(&self, standing: &BudgetStanding) -> bool {
+        self.left(standing) < 0
+    }
+
+    /// How much of it is left, with what was allowed beyond it.
+    fn left(&self, standing: &BudgetStanding) -> i64 {
         let more = self.extended.iter().find(|(of, _)| *of == standing.budget).map_or(0, |(_, more)| *more);
-        standing.spent > standing.budget.most.saturating_add(more)
+        standing.budget.most.saturating_add(more).saturating_sub(standing.spent)
+    }
+
+    /// Remembers when time is to be compared again.
+    fn compared(&mut self, all: &[BudgetStanding]) {
+        let least = |kind| {
+            let of_kind = all.iter().filter(|one| one.budget.kind == kind);
+            of_kind.map(|one| self.left(one)).min().unwrap_or(i64::MAX)
+        };
+        self.room = (least(BudgetKind::Wall), least(BudgetKind::Cpu));
     }
 }
 
@@ -180,7 +221,10 @@ impl Turn<'_> {
             self.runtime.store.standings(self.spender(), &self.runtime.bounds.usual.budgets).await;
         self.purse.unjudged = standings.is_err();
         match standings {
-            Ok(standings) => standings.into_iter().find(|one| self.purse.is_over(one)),
+            Ok(standings) => {
+                self.purse.compared(&standings);
+                standings.into_iter().find(|one| self.purse.is_over(one))
+            }
             Err(error) => {
                 tracing::warn!(%error, "what was spent cannot be compared with budgets now; it is tried again");
                 None
@@ -197,7 +241,7 @@ impl Turn<'_> {
 
     /// Keeps the rest at the end.
     pub(super) async fn settle_up(&mut self, report: &Value) {
-        self.purse.network(report);
+        self.purse.reported(report);
         if let Some(more) = self.purse.due(true) {
             self.keep(more).await;
         }
@@ -288,8 +332,6 @@ pub(super) fn told(standing: &BudgetStanding) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use model::BudgetKind;
-
     use super::*;
 
     fn usage(used: u64, cost: Option<f64>) -> Update {
@@ -315,6 +357,27 @@ mod tests {
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
             assert_eq!(micro(bad), 0);
         }
+    }
+
+    /// ACC-19: what is measured while a task is at work is counted once, also with the last word; time is compared when it is near.
+    #[test]
+    fn acc_19_what_is_measured_is_counted_once() {
+        let mut purse = Purse::new();
+        purse.measured((100, 1_000));
+        purse.measured((250, 900));
+        purse
+            .reported(&json!({ "cpu_ms": 300, "network": { "counts": { "sent": 1_500, "received": 500 } } }));
+        assert_eq!((purse.more.cpu, purse.more.egress), (300, 2_000));
+        assert!(purse.due(false).is_some() && purse.due(false).is_none());
+        let budget = |kind, most| {
+            let (scope, owner) = (BudgetScope::Session, String::new());
+            Allowance { scope, owner, kind, period: 0, most }
+        };
+        purse.compared(&[BudgetStanding { budget: budget(BudgetKind::Cpu, 1_000), spent: 300 }]);
+        purse.measured((900, 2_000));
+        assert!(purse.due(false).is_none(), "far from it: it waits");
+        purse.measured((1_001, 2_000));
+        assert_eq!(purse.due(false).unwrap().cpu, 701, "near: at once");
     }
 
     #[test]

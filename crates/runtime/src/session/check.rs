@@ -162,7 +162,8 @@ impl Runtime {
             kind.options.extend(["--env".to_owned(), format!("{}=none-is-lent-for-this", bound.name)]);
         }
         let (command, options) = (kind.how.command().to_vec(), kind.options);
-        let wanted = Wanted { name: "check".to_owned(), tree, state, options, command, secrets: Vec::new() };
+        let (name, grace) = ("check".to_owned(), self.bounds.grace);
+        let wanted = Wanted { name, tree, state, options, command, secrets: Vec::new(), grace };
         let (process, to, from) = Agent::start(launcher, &wanted, None).map_err(|error| error.to_string())?;
         let (said, mut heard) = acp::connect(to, from, Limits::default());
         let answer = async {

@@ -6,12 +6,12 @@
 //! Invariants: a task that may not be begun waits behind a hold and is not lost; everything begun here ends here; a
 //! question is answered once.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use access::{Denied, Permit, Reason, StartTask};
-use model::{ApprovalId, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
+use model::{Allowance, ApprovalId, BudgetScope, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
 use store::{BudgetStanding, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
@@ -42,6 +42,8 @@ pub(crate) struct Desk {
     asked: Mutex<HashMap<ApprovalId, oneshot::Sender<Option<String>>>>,
     /// Sessions that are looked at again later, and when.
     resting: Mutex<HashMap<SessionId, Instant>>,
+    /// Sessions that may be over, whose homes nobody needs then.
+    over: Mutex<BTreeSet<SessionId>>,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,16 @@ struct Working {
     task: TaskId,
     worktree: Option<WorktreeId>,
     asked_by: Option<UserId>,
+    /// The session, and those that it comes from.
+    comes_from: Vec<String>,
     wish: watch::Sender<Option<Wish>>,
+}
+
+/// Who wants to work where.
+struct Place<'a> {
+    asked_by: UserId,
+    worktree: Option<WorktreeId>,
+    comes_from: &'a [String],
 }
 
 impl Working {
@@ -83,6 +94,7 @@ impl Default for Desk {
             at_work: Mutex::default(),
             asked: Mutex::default(),
             resting: Mutex::default(),
+            over: Mutex::default(),
         }
     }
 }
@@ -135,7 +147,8 @@ impl Desk {
             return None;
         }
         let (wish, _) = watch::channel(None);
-        working.insert(session, Working { task, worktree: Some(worktree), asked_by: None, wish });
+        let (worktree, comes_from) = (Some(worktree), Vec::new());
+        working.insert(session, Working { task, worktree, asked_by: None, comes_from, wish });
         Some(Leaving(self, session))
     }
 
@@ -150,6 +163,21 @@ impl Desk {
         let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
         resting.retain(|_, until| *until > Instant::now());
         resting.contains_key(&session)
+    }
+
+    /// These may be over: what is not needed any more is removed when nothing of them is at work.
+    pub(crate) fn are_over(&self, sessions: impl IntoIterator<Item = SessionId>) {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).extend(sessions);
+        self.wake.notify_one();
+    }
+
+    /// Some that may be over and have nothing at work.
+    pub(super) fn some_over(&self, most: usize) -> Vec<SessionId> {
+        let working = self.working();
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        let some: Vec<_> = over.iter().filter(|id| !working.contains_key(id)).take(most).copied().collect();
+        over.retain(|id| !some.contains(id));
+        some
     }
 
     /// A question that waits; the answer comes to whoever asked.
@@ -179,6 +207,7 @@ impl Runtime {
             if let Err(error) = self.tell_parents().await {
                 tracing::warn!(%error, "ends of children cannot be told; it is tried again");
             }
+            self.tidy_over(&mut begun);
             if let Err(error) = self.begin_waiting(&mut begun).await {
                 tracing::warn!(%error, "what waits cannot be read; it is tried again");
             }
@@ -220,27 +249,66 @@ impl Runtime {
         if self.store.is_tight() {
             return Ok(());
         }
+        let at_once = self.store.at_once().await?;
         for waiting in self.store.waiting_tasks(most).await? {
-            if self.desk.rests(waiting.session) {
+            if self.desk.rests(waiting.session) || self.desk.working().contains_key(&waiting.session) {
                 continue;
             }
             let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
             let (wish, wishes) = watch::channel(None);
-            let facts = self.gate.session(waiting.session).await.ok().flatten();
+            // Whoever ends a worktree has to see what is begun there.
+            let Ok(facts) = self.gate.session(waiting.session).await else {
+                self.desk.rest(waiting.session);
+                continue;
+            };
             let worktree = facts.map(|facts| facts.worktree.id);
+            let comes_from = self.store.comes_from(waiting.session).await?;
             {
                 let mut working = self.desk.working();
-                let asked_by = Some(waiting.asked_by);
-                let theirs = working.values().filter(|one| one.asked_by == asked_by).count();
-                if working.contains_key(&waiting.session) || theirs >= self.bounds.per_person {
+                let place = Place { asked_by: waiting.asked_by, worktree, comes_from: &comes_from };
+                if working.contains_key(&waiting.session) || self.is_full(&working, &place, &at_once) {
                     continue;
                 }
-                working.insert(waiting.session, Working { task: waiting.task, worktree, asked_by, wish });
+                let (task, asked_by) = (waiting.task, Some(waiting.asked_by));
+                working.insert(waiting.session, Working { task, worktree, asked_by, comes_from, wish });
             }
             let this = Arc::clone(self);
             begun.spawn(async move { this.attend(waiting, wishes, seat).await });
         }
         Ok(())
+    }
+
+    /// Whether as many are at work for this person, in this worktree, or of what a session is bound to, as may be.
+    fn is_full(
+        &self,
+        working: &HashMap<SessionId, Working>,
+        place: &Place<'_>,
+        at_once: &[Allowance],
+    ) -> bool {
+        let set = |scope: BudgetScope, owner: &str| {
+            at_once.iter().find(|one| one.scope == scope && one.owner == owner).map(|one| one.most)
+        };
+        let count = |is: &dyn Fn(&Working) -> bool| {
+            i64::try_from(working.values().filter(|one| is(one)).count()).unwrap_or(i64::MAX)
+        };
+        let usual = |most: usize| i64::try_from(most).unwrap_or(i64::MAX);
+        let theirs = count(&|one| one.asked_by == Some(place.asked_by));
+        let most = set(BudgetScope::User, &place.asked_by.to_string());
+        if theirs >= most.unwrap_or(usual(self.bounds.per_person)) {
+            return true;
+        }
+        if let Some(worktree) = place.worktree {
+            // What takes something back there is no task.
+            let there = count(&|one| one.worktree == Some(worktree) && one.asked_by.is_some());
+            let most = set(BudgetScope::Worktree, &worktree.to_string());
+            if there >= most.unwrap_or(usual(self.bounds.per_worktree)) {
+                return true;
+            }
+        }
+        place.comes_from.iter().any(|owner| {
+            set(BudgetScope::Session, owner)
+                .is_some_and(|most| count(&|one| one.comes_from.contains(owner)) >= most)
+        })
     }
 
     /// One task, from its turn to its end.

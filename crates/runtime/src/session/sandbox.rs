@@ -6,9 +6,12 @@
 //! Invariants: the prompt is in no argument; a secret's value is in the launcher's environment, which only the daemon's own
 //! user reads, and the sandbox has a word for it; nothing of an agent is left when [`Agent::stop`] returns.
 
+mod absence;
+
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
@@ -18,10 +21,15 @@ use zeroize::Zeroizing;
 
 use crate::trees::Launcher;
 
-/// How long an agent has to end by itself when it is stopped; the launcher then kills what is left.
-const GRACE: Duration = Duration::from_secs(5);
-/// How long everything may take to be gone after that.
-const GONE: Duration = Duration::from_secs(10);
+/// How long the launcher may take beyond the grace until nothing of the agent is there; then it is not waited for.
+const LATE: Duration = Duration::from_secs(2);
+/// How long the launcher may take with what is left to do when nothing of the agent is there any more.
+const PARTING: Duration = Duration::from_secs(10);
+/// How long the kernel may take to end what was killed.
+const GONE: Duration = Duration::from_secs(30);
+/// How long a launcher may tell nothing; at first, while it makes the sandbox, and then.
+const CLAIM: Duration = Duration::from_mins(5);
+const STALE: Duration = Duration::from_secs(30);
 /// How long a change may take to be carried over, and a word to a run.
 const CARRYING: Duration = Duration::from_mins(10);
 const TELLING: Duration = Duration::from_secs(10);
@@ -45,6 +53,8 @@ pub(super) struct Wanted {
     pub(super) command: Vec<String>,
     /// Secrets by the names of their variables.
     pub(super) secrets: Vec<(String, Zeroizing<String>)>,
+    /// How long it has to end by itself when it is stopped; then everything of it is killed.
+    pub(super) grace: Duration,
 }
 
 /// An agent at work.
@@ -52,6 +62,10 @@ pub(super) struct Wanted {
 pub(super) struct Agent {
     child: Child,
     report: PathBuf,
+    grace: Duration,
+    started: Instant,
+    /// What its launcher told last of what it spends, when it did, and since when we know that.
+    beat: Mutex<Option<(SystemTime, Instant)>>,
     complaints: tokio::task::JoinHandle<Vec<u8>>,
 }
 
@@ -67,6 +81,8 @@ pub(super) struct Ended {
     pub(super) report: Value,
     /// The last that was complained of.
     pub(super) complaint: String,
+    /// Whether nothing of it is left.
+    pub(super) is_gone: bool,
 }
 
 impl Ended {
@@ -92,7 +108,7 @@ impl Agent {
         let mut command = launcher.for_agent(&wanted.state).map_err(|error| NoSandbox(error.to_string()))?;
         command.arg("run").arg("--overlay").arg("--report").arg(&report);
         command.arg("--parent").arg(std::process::id().to_string());
-        command.arg("--grace").arg(GRACE.as_secs().to_string());
+        command.arg("--grace").arg(wanted.grace.as_secs().to_string());
         command.args(&wanted.options).arg("--").args(&wanted.command).current_dir(&wanted.tree);
         for (name, value) in &wanted.secrets {
             command.env(name, value.as_str());
@@ -105,13 +121,38 @@ impl Agent {
             return Err(NoSandbox("its pipes are not there".into()));
         };
         let complaints = tokio::spawn(last_of(err, heard));
-        Ok((Self { child, report, complaints }, to, from))
+        let (grace, started, beat) = (wanted.grace, Instant::now(), Mutex::default());
+        Ok((Self { child, report, grace, started, beat, complaints }, to, from))
     }
 
     /// The run, as soon as its sandbox stands and is on record.
     pub(super) async fn run(&self) -> Option<String> {
         let report = read_report(&self.report).await;
         report.get("run").and_then(Value::as_str).map(str::to_owned)
+    }
+
+    /// What it spent so far, as its launcher tells: milliseconds of the processor, and bytes to and from the network.
+    pub(super) async fn spent(&self) -> (i64, i64) {
+        let path = self.report.with_extension("spent");
+        if let Some(at) = tokio::fs::metadata(&path).await.ok().and_then(|found| found.modified().ok()) {
+            let mut beat = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
+            if beat.is_none_or(|(known, _)| known != at) {
+                *beat = Some((at, Instant::now()));
+            }
+        }
+        let told = tokio::fs::read_to_string(&path).await.unwrap_or_default();
+        let mut numbers = told.split_ascii_whitespace().map(|number| number.parse::<i64>().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        (next(), next().saturating_add(next()))
+    }
+
+    /// Whether its launcher, which tells something every ten seconds, told nothing for too long.
+    pub(super) fn is_stale(&self) -> bool {
+        let beat = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
+        match *beat {
+            Some((_, known)) => known.elapsed() >= STALE,
+            None => self.started.elapsed() >= CLAIM,
+        }
     }
 
     /// Waits for it to end by itself, for this long; then it is ended.
@@ -127,30 +168,43 @@ impl Agent {
         self.child.wait().await.ok()
     }
 
-    /// Ends it and everything it started. When this returns nothing of it is left.
+    /// Ends it and everything it started. When this returns nothing of it is left, or that is told.
     pub(super) async fn stop(mut self) -> Ended {
+        let launcher = self.child.id();
+        let mut inside = launcher.map(absence::first_processes).unwrap_or_default();
         // The launcher tells everything inside to end, waits, and kills what is left.
         if let Some(pid) =
-            self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
+            launcher.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
-        if tokio::time::timeout(GRACE + GONE, self.child.wait()).await.is_err() {
-            // The sandbox ends with its launcher.
+        let in_time = tokio::time::timeout(self.grace + LATE, async {
+            tokio::select! {
+                _ = self.child.wait() => {}
+                () = absence::of_all(launcher.unwrap_or_default(), &mut inside) => {}
+            }
+        });
+        if in_time.await.is_err() {
+            tracing::warn!("what makes sandboxes did not end one in time, so the daemon does");
+            inside.iter().for_each(absence::First::kill);
+        }
+        if tokio::time::timeout(PARTING, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }
-        self.ended().await
+        // It is looked at, whoever said that it is so.
+        let is_gone = tokio::time::timeout(GONE, absence::of(&inside)).await.is_ok();
+        Ended { is_gone, ..self.ended().await }
     }
 
     async fn ended(self) -> Ended {
-        let Self { child, report, complaints } = self;
+        let Self { child, report, complaints, .. } = self;
         drop(child);
         let told = tokio::time::timeout(Duration::from_secs(2), complaints).await;
         let told = told.ok().and_then(Result::ok).unwrap_or_default();
         let told = String::from_utf8_lossy(&told).into_owned();
         let complaint =
             told.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
-        Ended { report: read_report(&report).await, complaint }
+        Ended { report: read_report(&report).await, complaint, is_gone: true }
     }
 }
 

@@ -323,7 +323,7 @@ fn tamed(value: &Value) -> Value {
 }
 
 /// Text without secrets that does nothing to a terminal.
-pub(super) fn clean(redactor: &Redactor, text: &str) -> String {
+pub(crate) fn clean(redactor: &Redactor, text: &str) -> String {
     let scrubbed = redactor.scrub(text);
     String::from_utf8_lossy(&redact::tame(scrubbed.as_bytes())).into_owned()
 }

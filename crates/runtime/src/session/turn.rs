@@ -127,9 +127,12 @@ impl<'a> Turn<'a> {
     /// Carries it out.
     pub(super) async fn run(mut self) -> TaskEnd {
         self.keep_standing(Moment::Began).await;
-        let outcome = match self.prepared().await {
-            Ok((wanted, how, prompt)) => self.carried_out(&wanted, how, &prompt).await,
-            Err(why) => Outcome::Failed(why),
+        let prepared = self.prepared().await;
+        let wish = self.wishes.borrow().clone();
+        let outcome = match (prepared, wish) {
+            (Ok(_), Some(wish)) => Outcome::Stopped(wish),
+            (Ok((wanted, how, prompt)), None) => self.carried_out(&wanted, how, &prompt).await,
+            (Err(why), _) => Outcome::Failed(why),
         };
         self.runtime.end_leases_of(&self.consumer());
         self.keep_standing(Moment::Ended).await;
@@ -240,7 +243,8 @@ impl<'a> Turn<'a> {
         let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());
         (self.mode, self.requests, self.sign_in) = (mode, requests, sign_in);
         let command = how.command().to_vec();
-        Ok((Wanted { name: self.consumer(), tree, state, options, command, secrets }, how, prompt))
+        let (name, grace) = (self.consumer(), self.runtime.bounds.grace);
+        Ok((Wanted { name, tree, state, options, command, secrets, grace }, how, prompt))
     }
 
     /// Where the runs of this session keep what they keep for whoever asked.
@@ -310,7 +314,12 @@ impl<'a> Turn<'a> {
         self.tell(rest).await;
         self.settle_up(&ended.report).await;
         self.take_over(wanted, &ended).await;
-        outcome
+        match ended.is_gone {
+            true => outcome,
+            false => Outcome::Failed(
+                "it was killed, and something of it is still there; look for it on the machine".into(),
+            ),
+        }
     }
 
     /// Carries what the run changed into the worktree, also of one that failed: the conversation goes on from there.
@@ -401,7 +410,7 @@ impl<'a> Turn<'a> {
                 }
                 _ = every.tick() => {
                     self.name(&agent).await;
-                    if let Some(lost) = self.lost().await {
+                    if let Some(lost) = self.lost(&agent).await {
                         break Some(lost);
                     }
                     questions.look_after(self, wanted, &agent).await;
@@ -434,8 +443,11 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether whoever asked may not have this any more, or what was lent is over.
-    async fn lost(&mut self) -> Option<Outcome> {
+    /// Whether whoever asked may not have this any more, what was lent is over, or nobody looks after its sandbox.
+    async fn lost(&mut self, agent: &Agent) -> Option<Outcome> {
+        if agent.is_stale() {
+            return Some(Outcome::Failed("what looks after its sandbox gives no sign of life".into()));
+        }
         if self.bytes > MOST_SAID {
             return Some(Outcome::Failed(format!("it said more than {} MiB", MOST_SAID >> 20)));
         }

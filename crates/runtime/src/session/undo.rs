@@ -30,6 +30,8 @@ impl Runtime {
                     "an agent is at work in this worktree; stop it, or wait for its end".into(),
                 )
             })?;
+            // Whoever ends the worktree says so first and then waits for us.
+            store.is_settled(worktree).await?;
             let (Some(run), tree) = (found.run.as_deref(), this.trees.tree(worktree)) else {
                 return Err(StoreError::Dangling("task that ran"));
             };

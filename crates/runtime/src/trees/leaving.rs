@@ -165,11 +165,26 @@ impl Trees {
         .await
     }
 
-    /// Where a tree stands. The repository tells what is checked out; what lies there is looked at from inside a sandbox.
+    /// Takes away what was being made again when the daemon ended. The branch stays, as it was before.
+    pub(crate) async fn unmake(
+        self: &Arc<Self>,
+        repo: RepoId,
+        worktree: WorktreeId,
+        tree: Tree,
+    ) -> Result<(), StoreError> {
+        let _alone = self.alone(repo).await;
+        self.give_up(Made { tree, repo, worktree, branch: Branch::Found }).await
+    }
+
+    /// Where a tree stands, by what the repository tells; whether something lies there that is in no commit is not looked at.
     pub(crate) async fn stands(&self, repo: RepoId, worktree: WorktreeId) -> Result<Standing, StoreError> {
-        let (folder, tree) = (self.repo(repo), self.tree(worktree));
-        let place = tree.clone();
+        let (folder, place) = (self.repo(repo), self.tree(worktree));
         let (branch, commit) = on_disk(move || Repository::open(&folder)?.checked_out(&place)).await?;
-        Ok(Standing { branch, commit, dirty: self.launcher.is_dirty(&tree).await, at: 0 })
+        Ok(Standing { branch, commit, dirty: None, at: 0 })
+    }
+
+    /// Whether something lies in a tree that is in no commit: looked at from inside a sandbox, which ends with this.
+    pub(crate) async fn is_dirty(&self, worktree: WorktreeId) -> Option<bool> {
+        self.launcher.is_dirty(&self.tree(worktree)).await
     }
 }

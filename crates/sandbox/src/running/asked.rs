@@ -37,7 +37,7 @@ impl Running {
                 let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
             }
         }
-        if ask == Ask::Offline && attendant.is_none() {
+        if ask == Ask::Offline && !attendant.as_ref().is_some_and(|one| one.has_network()) {
             why = Some(NO_NETWORK.into());
         }
         let command: Vec<_> = self.plan.command.iter().map(|word| word.to_string_lossy()).collect();
@@ -57,7 +57,7 @@ impl Running {
 
     /// Takes the rules that somebody left.
     fn changed(&self, attendant: &mut Option<&mut dyn Attendant>) -> Result<(), String> {
-        let attendant = attendant.as_mut().ok_or(NO_NETWORK)?;
+        let attendant = attendant.as_mut().filter(|one| one.has_network()).ok_or(NO_NETWORK)?;
         let left = self.control.as_ref().map(Control::left);
         let left = left.ok_or("nothing was left for it")?.map_err(|error| error.to_string())?;
         attendant.change(&left)

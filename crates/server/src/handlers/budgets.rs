@@ -23,6 +23,7 @@ fn spent(of: model::Spending) -> Spent {
         calls: of.calls,
         wall_ms: of.wall,
         egress_bytes: of.egress,
+        cpu_ms: of.cpu,
     }
 }
 
@@ -107,7 +108,11 @@ pub(crate) async fn set(
 
 fn wanted(body: SetBudgetRequest) -> Result<(Allowance, Option<i64>), &'static str> {
     let scope: BudgetScope = body.scope.parse().map_err(|_| "`scope`: user, worktree or session")?;
-    let kind: BudgetKind = body.kind.parse().map_err(|_| "`kind`: tokens, cost, calls, wall or egress")?;
+    let kind: BudgetKind =
+        body.kind.parse().map_err(|_| "`kind`: tokens, cost, calls, wall, egress, cpu or sessions")?;
+    if kind == BudgetKind::Sessions && body.seconds != 0 {
+        return Err("`seconds`: 0 for `sessions`, which are counted while they are at work");
+    }
     let fits = match scope {
         BudgetScope::User => body.owner.parse::<UserId>().is_ok(),
         BudgetScope::Worktree => body.owner.parse::<WorktreeId>().is_ok(),

@@ -11,6 +11,7 @@ impl Reader<'_> {
             depth: u32::try_from(self.number("sessions.depth", 0, 16)?).unwrap_or(0),
             fan_out: u32::try_from(self.number("sessions.fan_out", 0, 1_000)?).unwrap_or(0),
             per_person: self.size("sessions.per_person", 1, 256)?,
+            per_worktree: self.size("sessions.per_worktree", 1, 256)?,
             goes_on: self.flag("sessions.goes_on")?,
             notice: notice
                 .map_err(|why: runtime::UnknownWord| self.bad("sessions.notice", why.to_string()))?,
@@ -22,6 +23,9 @@ impl Reader<'_> {
                 _ => return Err(self.bad("sessions.unattended", "expected `hold` or `deny`")),
             },
             answer: std::time::Duration::from_secs(self.number("sessions.answer_seconds", 1, 86_400)?),
+            grace: std::time::Duration::from_secs(self.number("sessions.stop_seconds", 1, 10)?),
+            begin: std::time::Duration::from_secs(self.number("sessions.begin_seconds", 1, 3_600)?),
+            silence: std::time::Duration::from_secs(self.number("sessions.silence_seconds", 1, 86_400)?),
             usual: self.usual_budgets()?,
         })
     }

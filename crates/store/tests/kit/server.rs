@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    fn start() -> Result<Self, String> {
+    pub(crate) fn start() -> Result<Self, String> {
         let bin = Self::programs()?;
         let folder = tempfile::Builder::new().prefix("palisade-pg-").tempdir().unwrap().keep();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -7,6 +7,7 @@
 //! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
 //! | `spend CENTS` | tells that this was spent, and waits a little |
 //! | `pace COUNT MILLIS` | says the time in nanoseconds so often, with that much between |
+//! | `run WORDS` | runs them in a shell, and says how that ended |
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
@@ -15,6 +16,7 @@
 //! | `deep LEVELS` | a call whose arguments are nested so deep, then `say after` |
 //! | `flood LINES` | so many updates as fast as it can, then ends the turn |
 //! | `twice` | answers the prompt twice, and things that nobody asked |
+//! | `late COUNT` | answers, and goes on to report that often |
 //! | `unserved` | asks for files and terminals, then `say` what it was told |
 //! | `deaf` | reads nothing more and sends questions without end |
 //! | `mute` | answers nothing any more |
@@ -197,6 +199,22 @@ impl Fake {
                     &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
                 );
                 std::thread::sleep(Duration::from_secs(3));
+            }
+            "late" => {
+                send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": "end_turn" } }));
+                for n in 0..count {
+                    update(session, &chunk("agent_message_chunk", &format!("late {n} ")));
+                    let result = json!({ "stopReason": if n % 2 == 0 { "refusal" } else { "cancelled" } });
+                    send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+                }
+                return;
+            }
+            "run" => {
+                let mut shell = std::process::Command::new("sh");
+                let shell = shell.args(["-c", rest]).stdin(std::process::Stdio::null()).output();
+                let told = shell.expect("there is a shell");
+                let text = [told.stdout.as_slice(), told.stderr.as_slice()].concat();
+                self.say(session, &format!("{}: {}", told.status, String::from_utf8_lossy(&text)));
             }
             "pace" => {
                 let (count, millis) = rest.split_once(' ').unwrap_or((rest, "20"));

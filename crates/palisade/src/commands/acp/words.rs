@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use api::Step;
 use serde_json::{Map, Value, json};
 
+use crate::commands::sessions::HIDDEN;
+
 /// Characters of a prompt.
 const PROMPT: usize = 256_000;
 /// Calls that are remembered; more are told as new ones.
@@ -162,6 +164,9 @@ pub(super) fn question(step: &Step, session: &str) -> Option<(Waiting, Value)> {
     let (approval, effect) = (text("approval")?, text("effect")?);
     let mut fields = call(step.body.pointer("/asks/call")?)?;
     fields.insert("status".into(), json!("pending"));
+    if step.body.pointer("/asks/hidden").and_then(Value::as_bool) == Some(true) {
+        tell_hidden(&mut fields);
+    }
     let (mut allows, mut options) = (Vec::new(), Vec::new());
     for choice in step.body.pointer("/asks/choices")?.as_array()? {
         let word = |name: &str| choice.get(name).and_then(Value::as_str);
@@ -173,6 +178,16 @@ pub(super) fn question(step: &Step, session: &str) -> Option<(Waiting, Value)> {
     }
     let waiting = Waiting { approval: approval.into(), effect: effect.into(), allows };
     Some((waiting, json!({ "sessionId": session, "toolCall": fields, "options": options })))
+}
+
+/// Says with an effect that not all of it is shown: in its title, which every editor has on the screen, and before what it changes.
+fn tell_hidden(fields: &mut Map<String, Value>) {
+    let title = fields.get("title").and_then(Value::as_str).unwrap_or("a call");
+    let title = format!("[not all of this is shown] {title}");
+    fields.insert("title".into(), json!(title));
+    let told = json!({ "type": "content", "content": { "type": "text", "text": HIDDEN.trim_start() } });
+    let shown = fields.get("content").and_then(Value::as_array).cloned().unwrap_or_default();
+    fields.insert("content".into(), [vec![told], shown].concat().into());
 }
 
 /// The approval that a step says is decided.
@@ -241,6 +256,30 @@ mod tests {
             words.update(&step("tool_use", json!({ "call": n.to_string() })), When::Now);
         }
         assert!(words.calls.len() <= CALLS);
+    }
+
+    /// ADV-A01: whoever decides in an editor is told that there is something that they do not see.
+    #[test]
+    fn adv_a01_an_editor_is_told_that_not_all_is_shown() {
+        let asks = |hidden: bool| {
+            let call = json!({ "call": "c1", "title": "write a", "content": [{ "path": "/a", "new": "x" }] });
+            let choices = json!([{ "id": "yes", "name": "Yes", "kind": "allow_once" }]);
+            let asks = json!({ "call": call, "choices": choices, "hidden": hidden });
+            let step = step("system", json!({ "approval": "apr_1", "effect": "e", "asks": asks }));
+            question(&step, "ses_1").unwrap().1["toolCall"].clone()
+        };
+        let plain = asks(false);
+        assert_eq!(
+            (plain["title"].as_str(), plain["content"].as_array().unwrap().len()),
+            (Some("write a"), 1)
+        );
+        let hidden = asks(true);
+        assert_eq!(hidden["title"], "[not all of this is shown] write a");
+        assert!(
+            hidden["content"][0]["content"]["text"].as_str().unwrap().contains("is not shown"),
+            "{hidden}"
+        );
+        assert_eq!(hidden["content"][1]["type"], "diff");
     }
 
     #[test]

@@ -322,6 +322,11 @@ impl<'a> Seen<'a> {
         }
     }
 
+    /// Bytes that went out and came back, as far as the proxy told.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.tally.used.sent, self.tally.used.received)
+    }
+
     /// The end: what was seen more than once is recorded with its count.
     pub(super) fn ended(self, counts: Counts) -> Result<Summary, Failure> {
         let entry = |action: &str, decision| Draft::new(who(), action, decision).on(self.run.as_str());

@@ -28,7 +28,7 @@ const WHOLE: Room = Room { wide: usize::MAX, long: usize::MAX, many: usize::MAX,
 const DEADLINE: Duration = Duration::from_millis(500);
 
 /// What is said where not all of an effect is shown.
-const HIDDEN: &str =
+pub(in crate::commands) const HIDDEN: &str =
     "  ! a part of this is not shown, because it looks like a secret; what is hidden may be more than that";
 
 /// The lines that show it on a screen.

@@ -207,10 +207,23 @@ impl Questions {
         }
     }
 
+    /// Answers what was decided though nobody said so here: the connection to the database broke when the decision was on its disk.
+    async fn hear_decisions(&self, turn: &Turn<'_>) {
+        for one in &self.open {
+            match turn.runtime.store.decision(turn.work, one.id).await {
+                Ok(Some(choice)) => turn.runtime.desk.answer(one.id, choice),
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "whether a question was decided cannot be told now"),
+            }
+        }
+    }
+
     /// Looks at what waits, once a second.
     pub(super) async fn look_after(&mut self, turn: &mut Turn<'_>, wanted: &Wanted, agent: &Agent) {
         self.drop_withdrawn(turn).await;
+        self.hear_decisions(turn).await;
         turn.purse.passed(self.frozen.is_some());
+        turn.purse.measured(agent.spent().await);
         if !self.open.iter().any(Open::is_budget)
             && let Some(spent) = turn.over().await
         {

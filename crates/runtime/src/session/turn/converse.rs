@@ -11,10 +11,8 @@ use super::asked::Questions;
 use super::{LOOK, Outcome, PARTING, Turn, due, with_complaint};
 use crate::session::sandbox::{Agent, Ended, Wanted};
 
-/// How long an agent has to end its turn when it is told to.
-const CANCELLING: Duration = Duration::from_secs(5);
-/// How long an agent may say nothing while nobody is asked anything.
-const SILENCE: Duration = Duration::from_hours(1);
+/// How long an agent has to end its turn when it is told to, before its program is.
+const CANCELLING: Duration = Duration::from_secs(3);
 /// How we are called.
 const CLIENT: &str = "palisade";
 
@@ -121,7 +119,8 @@ impl Turn<'_> {
         let mut every = tokio::time::interval(LOOK);
         let (mut stopping, mut over): (Option<Outcome>, Option<Talk>) = (None, None);
         let mut heard_all = false;
-        let mut last_heard = Instant::now();
+        let begun = Instant::now();
+        let mut last_heard = begun;
         let patience = tokio::time::sleep(Duration::MAX);
         tokio::pin!(patience);
         loop {
@@ -171,11 +170,19 @@ impl Turn<'_> {
                     if questions.is_waiting() {
                         last_heard = Instant::now();
                     }
-                    if stopping.is_none() && last_heard.elapsed() >= SILENCE {
-                        stopping = Some(Outcome::Failed("nothing was heard of the agent for an hour".into()));
+                    let silence = self.runtime.bounds.silence;
+                    let begin = self.runtime.bounds.begin;
+                    if stopping.is_none() && opened.borrow().is_none() && begun.elapsed() >= begin {
+                        let why = format!("the agent did not begin within {} s", begin.as_secs());
+                        stopping = Some(Outcome::Failed(why));
                         break;
                     }
-                    if stopping.is_none() && let Some(lost) = self.lost().await {
+                    if stopping.is_none() && last_heard.elapsed() >= silence {
+                        let why = format!("nothing was heard of the agent for {} s", silence.as_secs());
+                        stopping = Some(Outcome::Failed(why));
+                        break;
+                    }
+                    if stopping.is_none() && let Some(lost) = self.lost(&agent).await {
                         stopping = Some(lost);
                         break;
                     }

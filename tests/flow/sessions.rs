@@ -333,6 +333,13 @@ fn ses_14_what_a_program_commits_is_in_the_worktree() {
     assert_eq!(over.why, "the program ended with 7: it is no good");
     let told = steps(owner, &failing);
     assert!(told.iter().any(|step| step.body.to_string().contains("it is no good")), "{told:?}");
+    // What is said on one output does not cut a secret on the other in two.
+    let halves = "cat; printf ghp_a1B2c3D4e5F6g7H8i9; sleep 0.2; echo progress >&2; sleep 0.2; echo J0k1L2m3N4o5P6q7R8 end";
+    let cut = owner.client.create_session(&command(&worktree, &["sh", "-c", halves])).unwrap().id;
+    let task = owner.client.prompt_session(&cut, "x").unwrap();
+    assert_eq!(ended(owner, &cut, &task.id).state, "done");
+    let told = format!("{:?}", steps(owner, &cut));
+    assert!(told.contains("progress") && told.contains(" end") && !told.contains("P6q7R8"), "{told}");
     // Nothing that a program complains of keeps its task from ending.
     let body = command(&worktree, &["sh", "-c", "cat; printf 'x\\0\\033[2Jy\\n' >&2; exit 3"]);
     let odd = owner.client.create_session(&body).unwrap().id;

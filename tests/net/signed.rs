@@ -101,8 +101,10 @@ fn wt_01_a_host_over_ssh_is_known_by_its_key_and_ours_only_signs() {
         assert!(loans.iter().any(|one| one["detail"]["hosts"] == "site.test:22"), "{loans:?}");
         let runs = world.home().join(".local/share/palisade/runs");
         let left = std::fs::read_dir(runs).unwrap().flatten();
-        let left: Vec<_> =
-            left.map(|one| one.file_name()).filter(|name| is_in(name.as_encoded_bytes(), "ssh-")).collect();
+        let left: Vec<_> = left
+            .map(|one| one.file_name())
+            .filter(|name| name.as_encoded_bytes().starts_with(b"s-"))
+            .collect();
         assert!(left.is_empty(), "{left:?}");
         until("the key is still held", || holders(&world.home()) == 0);
 
@@ -145,4 +147,15 @@ fn wt_01_a_key_is_not_held_longer_than_the_daemon_lives() {
     until("the key is still held", || holders(&world.home()) == 0);
     std::fs::remove_file(world.forge_file("hold")).unwrap();
     let _ = child.wait();
+    // What it left is gone with the next start.
+    let left = || {
+        let runs = std::fs::read_dir(world.home().join(".local/share/palisade/runs")).unwrap().flatten();
+        runs.filter(|one| one.file_name().as_encoded_bytes().starts_with(b"s-")).count()
+    };
+    assert_eq!(left(), 1);
+    let mut again = world.palisade(&["up"]);
+    let mut again = again.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("what a killed fetch left is still there", || left() == 0);
+    again.kill().unwrap();
+    again.wait().unwrap();
 }

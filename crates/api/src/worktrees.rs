@@ -45,7 +45,7 @@ pub struct CreateRepoRequest {
     /// `https://…` or `ssh://…`, without credentials; in solo mode also a directory of this machine.
     #[schema(
         max_length = 1000,
-        pattern = r#"^(?:(?:https|ssh)://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|/[^\x00-\x1f\x7f-\x9f]*)$"#
+        pattern = r#"^(?:https://(?:git@)?[A-Za-z0-9.:][A-Za-z0-9.:-]*/[!$-&(->A-\[\]-_a-~]+|ssh://(?:git@)?[A-Za-z0-9.][A-Za-z0-9.-]*(?::(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/[A-Za-z0-9._~/+-]+|/[^\x00-\x1f\x7f-\x9f]*)$"#
     )]
     pub origin: String,
     /// The name of a secret in the vault, if the origin asks for one; each caller's own, else the daemon's.

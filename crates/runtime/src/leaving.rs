@@ -97,11 +97,9 @@ impl Runtime {
             let origin = this.trees.origin(&repo.origin)?;
             let to = permit.act().to.clone().unwrap_or_else(|| tree.branch.clone());
             let consumer = format!("push of {worktree} {}", RequestId::random());
-            let credential = this.credential(&caller, &repo, Some(worktree), &consumer).await?;
             let push = Push { repo: row.repo, branch: tree.branch, to: to.clone() };
-            let pushed = this.trees.push(push, &origin, credential).await;
-            this.end_leases_of(&consumer);
-            let commit = pushed?;
+            let pushed = async |credential| this.trees.push(push, &origin, credential).await;
+            let commit = this.with_credential(&caller, &repo, Some(worktree), &consumer, pushed).await?;
             store.pushed_worktree(permit).await?;
             Ok(WorktreePushed { to, commit })
         };

@@ -1,10 +1,12 @@
 //! Repositories.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::{CreateRepo, DeleteRepo, FetchRepo, ListRepos, Principal, ReadRepo};
 use model::{RepoId, RepoName, RequestId, SecretName, WorktreeId};
 use store::{Repo, StoreError};
+use vault::LeaseId;
 use zeroize::Zeroizing;
 
 use crate::trees::Credential;
@@ -12,6 +14,8 @@ use crate::{ActError, Page, Runtime, Wish};
 
 /// What is lent to reach an origin lasts no longer than that may take.
 const LONGEST: i64 = 2 * 60 * 60 * 1_000;
+/// How often it is looked whether it is still lent.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A repository to register.
 #[derive(Clone, Debug)]
@@ -77,10 +81,8 @@ impl Runtime {
         let effect = async move |store: Arc<store::Store>, permit: access::Permit<FetchRepo>| {
             let (permit, row) = store.repo_to_fetch(permit).await?;
             let consumer = format!("fetch of {repo} {}", RequestId::random());
-            let credential = this.credential(&caller, &row, None, &consumer).await?;
-            let fetched = this.trees.fetch(repo, &row.origin, credential).await;
-            this.end_leases_of(&consumer);
-            let fetched = fetched?;
+            let fetched = async |credential| this.trees.fetch(repo, &row.origin, credential).await;
+            let fetched = this.with_credential(&caller, &row, None, &consumer, fetched).await?;
             Ok((store.fetched_repo(permit, fetched.usual).await?, fetched.run))
         };
         // What the sandbox was is on the record of its run.
@@ -88,14 +90,42 @@ impl Runtime {
         self.perform_noting(who, FetchRepo { repo }, effect, note).await.map(|(row, _)| row)
     }
 
-    /// What the origin of a repository asks for, lent from the vault to whoever fetches or pushes.
-    pub(crate) async fn credential(
+    /// Does something with what the origin of a repository asks for, for as long as that is lent.
+    pub(crate) async fn with_credential<T>(
         self: &Arc<Self>,
         who: &Principal,
         repo: &Repo,
         worktree: Option<WorktreeId>,
         consumer: &str,
-    ) -> Result<Option<Credential>, StoreError> {
+        work: impl AsyncFnOnce(Option<Credential>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let done = match self.credential(who, repo, worktree, consumer).await {
+            Ok(None) => work(None).await,
+            Ok(Some((lease, credential))) => {
+                let taken_back = async {
+                    while self.with_lease(lease, consumer, |_| ()).is_ok() {
+                        tokio::time::sleep(LOOK).await;
+                    }
+                };
+                tokio::select! {
+                    done = work(Some(credential)) => done,
+                    () = taken_back => Err(StoreError::Unusable("the secret that it used was taken back".into())),
+                }
+            }
+            Err(error) => Err(error),
+        };
+        self.end_leases_of(consumer);
+        done
+    }
+
+    /// What the origin of a repository asks for, lent from the vault to whoever fetches or pushes.
+    async fn credential(
+        self: &Arc<Self>,
+        who: &Principal,
+        repo: &Repo,
+        worktree: Option<WorktreeId>,
+        consumer: &str,
+    ) -> Result<Option<(LeaseId, Credential)>, StoreError> {
         let (Some(name), origin) = (&repo.secret, self.trees.origin(&repo.origin)?) else { return Ok(None) };
         let Some(host) = origin.host() else { return Ok(None) };
         let host = host.parse().map_err(|_| StoreError::Unusable("the origin names no host".into()))?;
@@ -112,7 +142,7 @@ impl Runtime {
                 .map(|text| Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
         });
         match value {
-            Ok(Ok(value)) => Ok(Some(Credential::new(repo.login.as_deref(), value))),
+            Ok(Ok(value)) => Ok(Some((lent.lease, Credential::new(repo.login.as_deref(), value)))),
             _ => Err(StoreError::Unusable(format!(
                 "the secret `{name}` is no text, so it cannot be used here"
             ))),

@@ -112,11 +112,13 @@ impl Trees {
         mode: Mode,
     ) -> Self {
         let worktrees = data.join("worktrees");
+        let launcher = Launcher::new(launcher, data.join("runs"), path, known_hosts);
+        launcher.sweep();
         Self {
             repos: data.join("repos"),
             left: unfinished(&worktrees),
             worktrees,
-            launcher: Launcher::new(launcher, data.join("runs"), path, known_hosts),
+            launcher,
             mode,
             busy: Mutex::default(),
             fetching: Mutex::default(),

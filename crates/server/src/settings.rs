@@ -515,18 +515,18 @@ impl Reader<'_> {
     }
 }
 
-/// An action that can be made to ask for a one-time password: one that does something, and does not ask by
-/// itself already.
 /// Paths with `:` between them; `~` is the home of whoever starts the daemon, and nothing where nobody says which that is.
 fn known_hosts(text: &str) -> Vec<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let placed = |part: &str| match part.strip_prefix("~/") {
         Some(rest) => Some(home.as_ref()?.join(rest)),
-        None => Some(PathBuf::from(part)),
+        None => Some(PathBuf::from(part)).filter(|path| path.is_absolute()),
     };
     text.split(':').filter(|part| !part.is_empty()).filter_map(placed).collect()
 }
 
+/// An action that can be made to ask for a one-time password: one that does something, and does not ask by
+/// itself already.
 fn asks_for_code(name: &str) -> Option<&'static access::Action> {
     let action = access::action_named(name)?;
     let by_itself = ["password.change", "totp.change"].contains(&name);

@@ -8,7 +8,7 @@ use model::{AgentName, Born, DisplayName, EventKind, SessionId, TaskId};
 
 use crate::endings::lock_in_use;
 use crate::engine::{EngineError, Row, Tx, Value};
-use crate::sessions::{Session, lock_open, session, session_columns};
+use crate::sessions::{ComesFrom, NewRow, Session, lock_open, session, session_columns};
 use crate::store::parsed;
 use crate::{Store, StoreError};
 
@@ -129,18 +129,25 @@ impl Store {
         let mut tx = self.engine.write().await?;
         lock_in_use(&mut tx, parent.worktree()).await?;
         let title = act.title.unwrap_or_else(|| parent.title.clone());
-        let new = New {
-            id: act.session,
-            title,
+        let from = ComesFrom {
+            parent: act.parent,
             born: Born::Fork,
             at: Some(at),
             depth: parent.depth,
             reports: false,
         };
-        self.insert_child(&mut tx, &parent, new, creator.to_string()).await?;
-        let (agent, command) =
-            (parent.agent.as_str(), serde_json::to_string(&parent.command).unwrap_or_default());
-        settings(&mut tx, act.session, agent, parent.mode.clone(), parent.model.clone(), command).await?;
+        let new = NewRow {
+            id: act.session,
+            worktree: parent.worktree(),
+            creator,
+            agent: parent.agent.as_str(),
+            title: &title,
+            mode: parent.mode.clone(),
+            model: parent.model.clone(),
+            command: &parent.command,
+            from: Some(from),
+        };
+        self.insert_session(&mut tx, new).await?;
         let sql = "INSERT INTO steps (session, seq, at, task, kind, body) \
                    SELECT $1, seq, at, NULL, kind, body FROM steps WHERE session = $2 AND seq <= $3";
         tx.exec(sql, &[act.session.to_string().into(), act.parent.to_string().into(), at.into()]).await?;
@@ -186,45 +193,23 @@ impl Store {
             return Err(StoreError::Full("open sessions that were opened for this one", reach.fan_out));
         }
         let depth = parent.depth.saturating_add(1);
-        let (title, reports) = (child.title.clone(), act.reports);
-        let new = New { id: act.session, title, born: Born::Spawn, at: None, depth, reports };
-        self.insert_child(&mut tx, &parent, new, creator.to_string()).await?;
-        let command = serde_json::to_string(&child.command).unwrap_or_default();
-        settings(&mut tx, act.session, child.agent.as_str(), child.mode, child.model, command).await?;
+        let from = ComesFrom { parent: act.parent, born: Born::Spawn, at: None, depth, reports: act.reports };
+        let new = NewRow {
+            id: act.session,
+            worktree,
+            creator,
+            agent: child.agent.as_str(),
+            title: &child.title,
+            mode: child.mode,
+            model: child.model,
+            command: &child.command,
+            from: Some(from),
+        };
+        self.insert_session(&mut tx, new).await?;
         let event =
             self.session_event(&mut tx, EventKind::SessionCreated, parent.worktree(), act.session).await?;
         self.commit(tx, event).await?;
         self.session_row(act.session).await
-    }
-
-    async fn insert_child(
-        &self,
-        tx: &mut Tx,
-        parent: &Session,
-        new: New,
-        creator: String,
-    ) -> Result<(), StoreError> {
-        let seq = tx.next("sessions").await?;
-        let args: [Value; 11] = [
-            new.id.to_string().into(),
-            seq.into(),
-            parent.worktree().to_string().into(),
-            creator.into(),
-            new.title.as_str().into(),
-            new.at.unwrap_or(0).into(),
-            self.clock.now().into(),
-            parent.id().to_string().into(),
-            new.born.word().into(),
-            new.at.into(),
-            new.depth.into(),
-        ];
-        let sql = "INSERT INTO sessions (id, seq, worktree, creator, agent, title, command, steps, created_at, parent, born, \
-                   forked_at, depth) VALUES ($1, $2, $3, $4, '', $5, '[]', $6, $7, $8, $9, $10, $11)";
-        tx.exec(sql, &args).await?;
-        if new.reports {
-            tx.exec("UPDATE sessions SET reports = 1 WHERE id = $1", &[new.id.to_string().into()]).await?;
-        }
-        Ok(())
     }
 
     /// Where a session comes from and what comes from it, by what is kept; the gate judges each again.
@@ -236,7 +221,8 @@ impl Store {
         let mut descendants = read(self.engine.rows(down!(), &[id, most]).await?)?;
         let told = usize::try_from(MOST_TOLD).unwrap_or(usize::MAX);
         let more = ancestors.len() > told || descendants.len() > told;
-        ancestors.truncate(told);
+        // The nearest are told.
+        ancestors.drain(..ancestors.len().saturating_sub(told));
         descendants.truncate(told);
         Ok(Lineage { ancestors, descendants, more })
     }
@@ -296,29 +282,6 @@ impl Store {
             _ => Ok(()),
         }
     }
-}
-
-/// A child before it has a row.
-struct New {
-    id: SessionId,
-    title: DisplayName,
-    born: Born,
-    at: Option<i64>,
-    depth: i64,
-    reports: bool,
-}
-
-async fn settings(
-    tx: &mut Tx,
-    id: SessionId,
-    agent: &str,
-    mode: Option<String>,
-    model: Option<String>,
-    command: String,
-) -> Result<(), StoreError> {
-    let sql = "UPDATE sessions SET agent = $2, mode = $3, model = $4, command = $5 WHERE id = $1";
-    tx.exec(sql, &[id.to_string().into(), agent.into(), mode.into(), model.into(), command.into()]).await?;
-    Ok(())
 }
 
 #[cfg(test)]

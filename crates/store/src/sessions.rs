@@ -118,6 +118,31 @@ macro_rules! session_columns {
 }
 pub(crate) use session_columns;
 
+/// How a session comes from another.
+pub(crate) struct ComesFrom {
+    pub(crate) parent: SessionId,
+    pub(crate) born: Born,
+    /// The place of the other's conversation, of a fork.
+    pub(crate) at: Option<i64>,
+    pub(crate) depth: i64,
+    /// Whether its end is told there.
+    pub(crate) reports: bool,
+}
+
+/// A session before it has a row.
+pub(crate) struct NewRow<'a> {
+    pub(crate) id: SessionId,
+    pub(crate) worktree: WorktreeId,
+    pub(crate) creator: UserId,
+    pub(crate) agent: &'a str,
+    pub(crate) title: &'a DisplayName,
+    pub(crate) mode: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) command: &'a [String],
+    /// Where it comes from, if that is another.
+    pub(crate) from: Option<ComesFrom>,
+}
+
 impl Store {
     /// One session.
     pub async fn read_session(&self, permit: Permit<ReadSession>) -> Result<Session, StoreError> {
@@ -163,29 +188,53 @@ impl Store {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
         lock_in_use(&mut tx, act.worktree).await?;
-        let seq = tx.next("sessions").await?;
-        let command = serde_json::to_string(&act.command).unwrap_or_default();
-        let args: [Value; 10] = [
-            act.session.to_string().into(),
-            seq.into(),
-            act.worktree.to_string().into(),
-            creator.to_string().into(),
-            act.agent.as_str().into(),
-            act.title.as_str().into(),
-            act.mode.into(),
-            act.model.into(),
-            command.into(),
-            self.clock.now().into(),
-        ];
-        let sql = "INSERT INTO sessions (id, seq, worktree, creator, agent, title, mode, model, command, steps, created_at) \
-                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10)";
-        tx.exec(sql, &args).await.map_err(|error| match error {
-            EngineError::Reference => StoreError::Missing("worktree"),
-            other => other.into(),
-        })?;
+        let new = NewRow {
+            id: act.session,
+            worktree: act.worktree,
+            creator,
+            agent: act.agent.as_str(),
+            title: &act.title,
+            mode: act.mode,
+            model: act.model,
+            command: &act.command,
+            from: None,
+        };
+        self.insert_session(&mut tx, new).await?;
         let event = self.session_event(&mut tx, EventKind::SessionCreated, act.worktree, act.session).await?;
         self.commit(tx, event).await?;
         self.session_row(act.session).await
+    }
+
+    /// Makes the row of a session.
+    pub(crate) async fn insert_session(&self, tx: &mut Tx, new: NewRow<'_>) -> Result<(), StoreError> {
+        let seq = tx.next("sessions").await?;
+        let command = serde_json::to_string(new.command).unwrap_or_default();
+        let from = new.from.as_ref();
+        let args: [Value; 16] = [
+            new.id.to_string().into(),
+            seq.into(),
+            new.worktree.to_string().into(),
+            new.creator.to_string().into(),
+            new.agent.into(),
+            new.title.as_str().into(),
+            new.mode.into(),
+            new.model.into(),
+            command.into(),
+            from.and_then(|from| from.at).unwrap_or(0).into(),
+            self.clock.now().into(),
+            from.map(|from| from.parent.to_string()).into(),
+            from.map(|from| from.born.word().to_owned()).into(),
+            from.and_then(|from| from.at).into(),
+            from.map_or(0, |from| from.depth).into(),
+            from.is_some_and(|from| from.reports).into(),
+        ];
+        let sql = "INSERT INTO sessions (id, seq, worktree, creator, agent, title, mode, model, command, steps, created_at, \
+                   parent, born, forked_at, depth, reports) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
+        tx.exec(sql, &args).await.map(drop).map_err(|error| match error {
+            EngineError::Reference => StoreError::Missing("worktree"),
+            other => other.into(),
+        })
     }
 
     /// Lets a session go on with its queue.

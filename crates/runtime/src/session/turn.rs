@@ -74,6 +74,8 @@ pub(super) struct Turn<'a> {
     wishes: watch::Receiver<Option<Wish>>,
     epoch: watch::Receiver<u64>,
     told: Told,
+    /// What a program says on its other output: apart, so that neither cuts a line of the other, and a secret in it, in two.
+    complains: Told,
     leases: Vec<LeaseId>,
     agent_session: Option<String>,
     /// What the agent calls its mode, and what becomes of what it asks.
@@ -105,6 +107,7 @@ impl<'a> Turn<'a> {
         epoch.mark_changed();
         Self {
             told: Told::new(runtime.redactor.clone()),
+            complains: Told::new(runtime.redactor.clone()),
             epoch,
             runtime,
             work,
@@ -179,7 +182,7 @@ impl<'a> Turn<'a> {
             self.bytes = self.bytes.saturating_add(super::journal::size(&body));
             self.say(kind, body).await;
         }
-        self.flush = match (self.told.waits(), self.flush) {
+        self.flush = match (self.told.waits() || self.complains.waits(), self.flush) {
             (false, _) => None,
             (true, due) => Some(due.unwrap_or_else(|| Instant::now() + LATEST)),
         };
@@ -310,7 +313,7 @@ impl<'a> Turn<'a> {
             How::Plain(_) => self.listen(agent, to, (from, complaints), wanted, prompt).await,
             How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
         };
-        let rest = self.told.rest();
+        let rest = [self.told.rest(), self.complains.rest()].concat();
         self.tell(rest).await;
         self.settle_up(&ended.report).await;
         self.take_over(wanted, &ended).await;
@@ -390,7 +393,7 @@ impl<'a> Turn<'a> {
                     Some(said) => {
                         odd_complaint.extend(said);
                         let text = whole_text(&mut odd_complaint);
-                        let drafts = self.told.printed(&text);
+                        let drafts = self.complains.printed(&text);
                         self.tell(drafts).await;
                     }
                     None => complaints = None,
@@ -400,7 +403,7 @@ impl<'a> Turn<'a> {
                     if let Some(wish) = wish { break Some(Outcome::Stopped(wish)) }
                 }
                 () = due(self.flush) => {
-                    let rest = self.told.rest();
+                    let rest = [self.told.rest(), self.complains.rest()].concat();
                     self.tell(rest).await;
                 }
                 Some((id, choice)) = questions.answered() => {
@@ -420,6 +423,8 @@ impl<'a> Turn<'a> {
         questions.end(self).await;
         questions.thaw(self, wanted, &agent).await;
         writing.abort();
+        // Whoever still says something is not kept waiting for us to hear it.
+        drop(complaints);
         match outcome {
             Some(outcome) => (outcome, agent.stop().await),
             None => {

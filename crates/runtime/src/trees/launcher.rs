@@ -17,13 +17,16 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use zeroize::Zeroizing;
 
-use super::origin::{Signed, TOKEN, Way};
+use super::origin::{TOKEN, Way};
 use super::ssh;
 
 /// How long one run may take.
 const PATIENCE: Duration = Duration::from_mins(30);
 /// How long looking for changes may take.
 const LOOKING: Duration = Duration::from_secs(20);
+/// What is made for one run and goes with it, by how its name begins.
+const SIGNING: &str = "s-";
+const RULES: &str = "rules-";
 /// How much is kept of what it says.
 const MOST_TOLD: u64 = 4 << 20;
 
@@ -55,6 +58,22 @@ impl Launcher {
         });
         let path = folders.collect::<Vec<_>>().join(":");
         Self { program, state, path, known_hosts }
+    }
+
+    /// Removes what runs left behind that did not come to their end; while nobody runs anything.
+    pub(super) fn sweep(&self) {
+        for entry in std::fs::read_dir(&self.state).into_iter().flatten().flatten() {
+            let (name, path) = (entry.file_name(), entry.path());
+            let begins = |with: &str| name.as_encoded_bytes().starts_with(with.as_bytes());
+            let removed = match (begins(SIGNING), begins(RULES)) {
+                (true, _) => std::fs::remove_dir_all(path),
+                (_, true) => std::fs::remove_file(path),
+                _ => Ok(()),
+            };
+            if let Err(error) = removed {
+                tracing::warn!(%error, "what a run left behind is still there");
+            }
+        }
     }
 
     /// What an origin has, as git lists it.
@@ -139,15 +158,14 @@ impl Launcher {
         let mut settings: Vec<String> = way.settings.clone();
         // Whoever signs does so for as long as this runs.
         let signs = match &way.ssh {
-            Some(Signed { key, .. }) => {
-                let known = ssh::known(&self.known_hosts);
+            Some(signed) => {
                 super::private(&self.state)?;
-                let folder = self.state.join(format!("ssh-{}", model::RequestId::random()));
-                let holder = ssh::Holder::of(key, folder).await?;
-                let (hosts, socket) = (holder.hosts(&known)?, holder.socket());
-                all.extend(["--ro".to_owned(), hosts.display().to_string()]);
-                all.extend(["--rw".to_owned(), socket.display().to_string()]);
-                settings.extend(["-c".to_owned(), ssh::setting(&hosts, &socket)]);
+                let name: String = model::RequestId::random().to_string().chars().rev().take(8).collect();
+                let folder = self.state.join(format!("{SIGNING}{name}"));
+                let holder = ssh::Holder::of(signed, &self.known_hosts, folder).await?;
+                all.extend(["--ro".to_owned(), holder.hosts().display().to_string()]);
+                all.extend(["--rw".to_owned(), holder.socket().display().to_string()]);
+                settings.extend(["-c".to_owned(), holder.setting()]);
                 Some(holder)
             }
             None => None,
@@ -156,19 +174,17 @@ impl Launcher {
         let command = [&["git"][..], &settings, rest].concat();
         let said = self.run(folder, &all, &command, way.token.as_ref()).await;
         drop(signs);
-        match (&said, &way.ssh) {
-            (Ok(said), Some(signed)) if !said.ok => {
-                ssh::unknown(&said.err, signed, &self.known_hosts)
-                    .map_or(Ok(()), |why| Err(StoreError::Unusable(why)))?;
-            }
-            _ => {}
+        if let (Ok(Said { ok: false, err, .. }), Some(signed)) = (&said, &way.ssh)
+            && let Some(why) = ssh::refused(err, signed, &self.known_hosts)
+        {
+            return Err(why);
         }
         said
     }
 
     fn written(&self, rules: &str) -> Result<Written, StoreError> {
         super::private(&self.state)?;
-        let file = self.state.join(format!("rules-{}.toml", model::RequestId::random()));
+        let file = self.state.join(format!("{RULES}{}.toml", model::RequestId::random()));
         std::fs::write(&file, rules)
             .map_err(|error| StoreError::Unusable(format!("the daemon cannot write its rules: {error}")))?;
         Ok(Written(file))
@@ -286,12 +302,6 @@ fn refused(err: &str, done: &str) -> StoreError {
         return StoreError::Unusable(format!(
             "it could not be {done}: the origin asks for a credential, or does not take the one that it got; keep one with \
              `palisade secret add NAME --host HOST`, and register the repository with `--secret NAME`"
-        ));
-    }
-    if err.contains("Permission denied (") {
-        return StoreError::Unusable(format!(
-            "it could not be {done}: the origin does not take the key that it got; give it the public half, or keep another with \
-             `palisade secret add NAME --host HOST:22 --replace < KEYFILE`"
         ));
     }
     // What git says behind that is the same for every reason.

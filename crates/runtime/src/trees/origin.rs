@@ -13,7 +13,6 @@ pub(super) const TOKEN: &str = "ORIGIN_TOKEN";
 const LOGIN: &str = "x-access-token";
 
 /// What an origin asks for. Its value goes to the launcher, and as a word into the sandbox.
-#[derive(Debug)]
 pub(crate) struct Credential {
     login: String,
     value: Zeroizing<String>,
@@ -34,7 +33,7 @@ pub fn is_login(text: &str) -> bool {
 }
 
 /// How a sandbox gets to an origin.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Way {
     /// What git is told.
     pub(super) address: String,
@@ -51,10 +50,10 @@ pub(super) struct Way {
 }
 
 /// A host that we show who we are by signing.
-#[derive(Debug)]
 pub(super) struct Signed {
     pub(super) host: String,
     pub(super) port: u16,
+    pub(super) login: String,
     pub(super) key: Zeroizing<String>,
 }
 
@@ -146,9 +145,14 @@ impl Origin {
                 Ok(Self::Https { address: format!("https://{host}/{path}"), host: host.to_owned() })
             }
             (true, false) => {
-                let (host, port) = host.split_once(':').unwrap_or((host, "22"));
-                let port = port.parse().map_err(|_| BadOrigin::Unknown)?;
-                Ok(Self::Ssh { host: host.to_owned(), port, path: path.to_owned() })
+                let (host, text) = host.split_once(':').unwrap_or((host, "22"));
+                let port: u16 = text.parse().map_err(|_| BadOrigin::Unknown)?;
+                // Git reads an address of SSH after it resolved `%40` and the like, and finds other hosts and logins in it then.
+                let plain = |b: u8| b.is_ascii_alphanumeric() || b"._~/+-".contains(&b);
+                match !host.is_empty() && port != 0 && port.to_string() == text && path.bytes().all(plain) {
+                    true => Ok(Self::Ssh { host: host.to_owned(), port, path: path.to_owned() }),
+                    false => Err(BadOrigin::Unknown),
+                }
             }
         }
     }
@@ -242,11 +246,11 @@ fn signed(host: &str, port: u16, path: &str, credential: Option<Credential>) -> 
         )));
     };
     // Forges know everybody by one name.
-    let login = if login == LOGIN { "git" } else { &login };
+    let login = if login == LOGIN { "git".to_owned() } else { login };
     Ok(Way {
         address: format!("ssh://{login}@{host}:{port}/{path}"),
         options: vec!["--allow".into(), format!("{host}:{port}")],
-        ssh: Some(Signed { host: host.to_owned(), port, key: value }),
+        ssh: Some(Signed { host: host.to_owned(), port, login, key: value }),
         ..Way::default()
     })
 }
@@ -286,6 +290,13 @@ mod tests {
             "git://x/y",
             "ssh://x",
             "ssh://x:y/z",
+            "ssh://x:022/z",
+            "ssh://x:0/z",
+            "ssh://:22/z",
+            "ssh://git@forge.example/x%40[evil.example]:2222/repo",
+            "ssh://git@forge.example/x%40[forge.example]:22/repo",
+            "ssh://forge.example/a%0ab",
+            "ssh://forge.example/a;b",
             "ssh://x:70000/z",
             "ssh://u:p@x/z",
             "--upload-pack=x",

@@ -25,7 +25,10 @@ use super::origin::Signed;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The holder forgets the key after so many seconds, whatever happens: longer than anything that uses it.
 const FORGETS: &str = "7200";
-/// How much is read of a file of known hosts.
+/// The longest directory to sign in: the kernel bounds the names of sockets. And how much of it is below the data directory.
+const LONGEST_PLACE: usize = 96;
+const OWN_PART: usize = "/runs/s-00000000".len();
+/// The longest file of known hosts.
 const MOST_KNOWN: u64 = 4 << 20;
 /// The longest message to the holder, and the most conversations with it at once.
 const LONGEST: u32 = 256 << 10;
@@ -53,102 +56,180 @@ fn program(name: &str) -> Command {
     program
 }
 
-/// What these files say of hosts and their keys; ssh knows how to read it.
-pub(super) fn known(files: &[PathBuf]) -> String {
-    let read = |file: &PathBuf| {
-        let mut text = Vec::new();
-        let open =
-            std::fs::File::open(file).ok().filter(|open| open.metadata().is_ok_and(|is| is.is_file()))?;
-        io::Read::read_to_end(&mut io::Read::take(open, MOST_KNOWN), &mut text).ok()?;
-        Some(String::from_utf8_lossy(&text).into_owned())
-    };
-    files.iter().filter_map(read).map(|text| text + "\n").collect()
+/// What these files say of hosts and their keys; ssh knows how to read it. One that cannot be read whole says nothing for sure:
+/// a key that was taken back may stand in the rest.
+fn known(files: &[PathBuf]) -> Result<String, StoreError> {
+    let mut all = String::new();
+    for file in files {
+        let unread =
+            |why: String| unusable(format!("`{}`, which says which keys hosts have: {why}", file.display()));
+        match std::fs::metadata(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(unread(error.to_string())),
+            Ok(is) if !is.is_file() => return Err(unread("it is no file".into())),
+            Ok(is) if is.len() > MOST_KNOWN => return Err(unread("it is too long".into())),
+            Ok(_) => {}
+        }
+        let text = std::fs::read(file).map_err(|error| unread(error.to_string()))?;
+        all.push_str(&String::from_utf8_lossy(&text));
+        all.push('\n');
+    }
+    Ok(all)
 }
 
-/// What is said of a host whose key nobody said, or has another.
-pub(super) fn unknown(err: &str, way: &Signed, files: &[PathBuf]) -> Option<String> {
-    let Signed { host, port, .. } = way;
+/// Why a host was not spoken to, or does not want to hear from us; none if it is something else.
+pub(super) fn refused(err: &str, way: &Signed, files: &[PathBuf]) -> Option<StoreError> {
+    let Signed { host, login, .. } = way;
+    let line = |begins: &str| err.lines().any(|line| line.trim_start().starts_with(begins));
+    if err.contains("REVOKED HOST KEY") {
+        return Some(unusable(format!(
+            "the key that `{host}` has was taken back, by what is known of it; it was told nothing"
+        )));
+    }
     if err.contains("HOST IDENTIFICATION HAS CHANGED") {
-        return Some(format!(
+        return Some(unusable(format!(
             "`{host}` has another key than the one that is known, and was told nothing; find out why before you replace it in \
              `known_hosts`"
-        ));
+        )));
     }
-    err.contains("Host key verification failed").then(|| {
-        let last = files.last().map(|file| format!("`{}`", file.display()));
-        let last = last.unwrap_or_else(|| "a file that `git.known_hosts` names".into());
-        format!(
-            "nobody said which key `{host}` has, so it was told nothing; compare what `ssh-keyscan -p {port} {host}` says with what \
-             the host publishes, and put that into {last}"
+    if line("Host key verification failed") {
+        return Some(nobody_said(way, files));
+    }
+    line(&format!("{login}@{host}: Permission denied (")).then(|| {
+        unusable(
+            "the origin does not take the key that it got; give it the public half, or keep another with `palisade secret add NAME \
+             --host HOST:22 --replace < KEYFILE`",
         )
     })
 }
 
-/// What git is told to reach a host with: nothing of the user's own is read, nothing is asked, nothing is learned.
-pub(super) fn setting(hosts: &Path, socket: &Path) -> String {
-    let options = [
-        "BatchMode=yes".to_owned(),
-        "StrictHostKeyChecking=yes".to_owned(),
-        format!("UserKnownHostsFile={}", hosts.display()),
-        "GlobalKnownHostsFile=/dev/null".to_owned(),
-        "UpdateHostKeys=no".to_owned(),
-        "PreferredAuthentications=publickey".to_owned(),
-        format!("IdentityAgent={}", socket.display()),
-        "ForwardAgent=no".to_owned(),
-        "ConnectTimeout=30".to_owned(),
-    ];
-    let options: Vec<String> = options.iter().map(|option| format!("-o '{option}'")).collect();
-    format!("core.sshCommand=ssh -F /dev/null {}", options.join(" "))
+fn nobody_said(way: &Signed, files: &[PathBuf]) -> StoreError {
+    let Signed { host, port, .. } = way;
+    let last = files.last().map(|file| format!("`{}`", file.display()));
+    let last = last.unwrap_or_else(|| "a file that `git.known_hosts` names".into());
+    unusable(format!(
+        "nobody said which key `{host}` has, so it was told nothing; compare what `ssh-keyscan -p {port} {host}` says with what the \
+         host publishes, and put that into {last}"
+    ))
 }
 
 /// Who holds a key and signs with it, for as long as this is there.
 #[derive(Debug)]
 pub(super) struct Holder {
     /// It ends when this does; that ends when the daemon does, because its input does.
-    _while_it_runs: Child,
-    _conversations: JoinSet<()>,
+    child: Option<Child>,
+    conversations: JoinSet<()>,
     folder: PathBuf,
 }
 
 impl Holder {
-    /// Gives a key to somebody who signs with it, in a directory that is made for it.
-    pub(super) async fn of(key: &str, folder: PathBuf) -> Result<Self, StoreError> {
+    /// Gives a key to somebody who signs with it for this host, in a directory that is made for it.
+    pub(super) async fn of(way: &Signed, files: &[PathBuf], folder: PathBuf) -> Result<Self, StoreError> {
+        // ssh reads more into other characters, in several ways at once.
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"/._+-".contains(&b);
+        if !folder.as_os_str().as_encoded_bytes().iter().all(|b| plain(*b))
+            || folder.as_os_str().len() > LONGEST_PLACE
+        {
+            return Err(unusable(format!(
+                "origins over ssh need a data directory of letters, digits and `._+-` that is not longer than {} characters",
+                LONGEST_PLACE.saturating_sub(OWN_PART)
+            )));
+        }
+        let known = known(files)?;
         super::private(&folder)?;
-        let own = folder.join("own");
+        let mut this = Self { child: None, conversations: JoinSet::new(), folder };
+        let failed = |error| unusable(format!("the daemon cannot write where it signs: {error}"));
+        std::fs::write(this.hosts(), known)
+            .and_then(|()| std::fs::set_permissions(this.hosts(), std::fs::Permissions::from_mode(0o644)))
+            .map_err(failed)?;
+        let own = this.folder.join("own");
         let mut agent = program("ssh-agent");
         agent.arg("-t").arg(FORGETS).arg("-a").arg(&own).arg("cat");
         agent.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = agent.spawn().map_err(not_started("ssh-agent"))?;
-        let mut this = Self { _while_it_runs: child, _conversations: JoinSet::new(), folder };
+        let child = this.child.insert(agent.spawn().map_err(not_started("ssh-agent"))?);
         let is_there = async {
             while UnixStream::connect(&own).await.is_err() {
+                if let Ok(Some(ended)) = child.try_wait() {
+                    return Err(unusable(format!("`ssh-agent` of OpenSSH does not start: {ended}")));
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
+            Ok(())
         };
-        tokio::time::timeout(PATIENCE, is_there)
-            .await
-            .map_err(|_| unusable("`ssh-agent` of OpenSSH does not answer"))?;
-        add(key, &own).await?;
-        let failed = |error| unusable(format!("the daemon cannot make its socket: {error}"));
+        let late = |_| unusable("`ssh-agent` of OpenSSH does not answer");
+        tokio::time::timeout(PATIENCE, is_there).await.map_err(late)??;
+        let added = tokio::time::timeout(PATIENCE, this.add(way, &own)).await;
+        let said = added.map_err(|_| unusable("`ssh-add` of OpenSSH does not end"))??;
+        if said.contains("No host keys found") || said.contains("not found in") {
+            return Err(nobody_said(way, files));
+        }
+        if !said.is_empty() {
+            return Err(unusable(
+                "the secret is no private key that OpenSSH (8.9 or newer) reads without a passphrase; keep one with `palisade secret \
+                 add NAME --host HOST:22 --replace < KEYFILE`",
+            ));
+        }
         let listener = UnixListener::bind(this.socket()).map_err(failed)?;
         // Only a sandbox that was given it comes past the directory; who is inside is another user.
         std::fs::set_permissions(this.socket(), std::fs::Permissions::from_mode(0o666)).map_err(failed)?;
-        this._conversations.spawn(listen(listener, own));
+        this.conversations.spawn(listen(listener, own));
         Ok(this)
     }
 
-    /// What is shown inside.
+    /// What is shown inside: where it signs.
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.join("signs")
     }
 
-    /// Whose keys are believed, as a file that is shown inside.
-    pub(super) fn hosts(&self, known: &str) -> Result<PathBuf, StoreError> {
-        let file = self.folder.join("hosts");
-        std::fs::write(&file, known)
-            .and_then(|()| std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)))
-            .map_err(|error| unusable(format!("the daemon cannot write which hosts it knows: {error}")))?;
-        Ok(file)
+    /// And whose keys are believed.
+    pub(super) fn hosts(&self) -> PathBuf {
+        self.folder.join("hosts")
+    }
+
+    /// What git is told to reach the host with: nothing of the user's own is read, nothing is asked, nothing is learned.
+    pub(super) fn setting(&self) -> String {
+        let options = [
+            "BatchMode=yes".to_owned(),
+            "StrictHostKeyChecking=yes".to_owned(),
+            format!("UserKnownHostsFile={}", self.hosts().display()),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+            "UpdateHostKeys=no".to_owned(),
+            "PreferredAuthentications=publickey".to_owned(),
+            "IdentityFile=none".to_owned(),
+            format!("IdentityAgent={}", self.socket().display()),
+            "ForwardAgent=no".to_owned(),
+            "ConnectTimeout=30".to_owned(),
+        ];
+        let options: Vec<String> = options.iter().map(|option| format!("-o {option}")).collect();
+        format!("core.sshCommand=ssh -F /dev/null {}", options.join(" "))
+    }
+
+    /// Gives the key to its holder, through a pipe, for logins of ours at this host and for nothing else; what is said against it.
+    async fn add(&self, way: &Signed, holder: &Path) -> Result<String, StoreError> {
+        let Signed { host, port, login, key } = way;
+        let place = if *port == 22 { host.clone() } else { format!("[{host}]:{port}") };
+        let mut add = program("ssh-add");
+        // A key with a passphrase asks for it; nobody answers, also where there is a terminal.
+        add.env("SSH_AUTH_SOCK", holder).env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
+        add.arg("-q").arg("-H").arg(self.hosts()).arg("-h").arg(format!("{login}@{place}")).arg("-");
+        add.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = add.spawn().map_err(not_started("ssh-add"))?;
+        // In one piece: a buffer that grows leaves the key behind.
+        let key = key.trim_end();
+        let mut text = Zeroizing::new(String::with_capacity(key.len().saturating_add(1)));
+        text.push_str(key);
+        text.push('\n');
+        if let Some(mut input) = child.stdin.take() {
+            // What does not take it all says why.
+            let _ = input.write_all(text.as_bytes()).await;
+        }
+        let done = child.wait_with_output().await.map_err(not_started("ssh-add"))?;
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        Ok(match done.status.success() {
+            true => String::new(),
+            false if said.is_empty() => "no".into(),
+            false => said,
+        })
     }
 }
 
@@ -160,32 +241,15 @@ impl Drop for Holder {
     }
 }
 
-/// Gives the key to its holder, through a pipe.
-async fn add(key: &str, holder: &Path) -> Result<(), StoreError> {
-    let mut add = program("ssh-add");
-    // A key with a passphrase asks for it; nobody answers, also where there is a terminal.
-    add.env("SSH_AUTH_SOCK", holder).env("SSH_ASKPASS_REQUIRE", "force").env("SSH_ASKPASS", "/bin/false");
-    add.args(["-q", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = add.spawn().map_err(not_started("ssh-add"))?;
-    let key = Zeroizing::new(format!("{}\n", key.trim_end()));
-    if let Some(mut input) = child.stdin.take() {
-        // What does not take it all says why.
-        let _ = input.write_all(key.as_bytes()).await;
-    }
-    let done = tokio::time::timeout(PATIENCE, child.wait_with_output()).await;
-    match done {
-        Ok(Ok(done)) if done.status.success() => Ok(()),
-        _ => Err(unusable(
-            "the secret is no private key that OpenSSH reads without a passphrase; keep one with `palisade secret add NAME --host \
-             HOST:22 --replace < KEYFILE`",
-        )),
-    }
-}
-
 /// Lets those inside speak with the holder, a few at a time.
 async fn listen(listener: UnixListener, holder: PathBuf) {
     let mut all = JoinSet::new();
-    while let Ok((inside, _)) = listener.accept().await {
+    loop {
+        let Ok((inside, _)) = listener.accept().await else {
+            // No descriptor is free: later one may be.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
         while all.len() >= MOST {
             let _ = all.join_next().await;
         }
@@ -254,32 +318,80 @@ mod tests {
         assert!(!is_asked(&[]) && !is_asked(&[ASK_KEYS, 0]));
     }
 
-    #[tokio::test]
-    async fn a_key_is_held_signed_with_and_gone() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("key");
-        let made = program("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&file).status();
-        assert!(made.await.unwrap().success());
-        let key = std::fs::read_to_string(&file).unwrap();
-        let holder = Holder::of(&key, place.path().join("held")).await.unwrap();
-        let ask = |words: &'static [&'static str]| {
-            let mut ask = program("ssh-add");
-            ask.env("SSH_AUTH_SOCK", holder.socket()).args(words).arg(&file).output()
-        };
-        let public = file.with_extension("pub");
-        let signs = program("ssh-add").env("SSH_AUTH_SOCK", holder.socket()).arg("-T").arg(&public).output();
-        assert!(signs.await.unwrap().status.success(), "it signs");
-        assert!(!ask(&["-d"]).await.unwrap().status.success(), "and is not taken away by those inside");
-        assert!(!ask(&["-q"]).await.unwrap().status.success(), "nor given others");
-        drop(holder);
-        assert!(!place.path().join("held").exists());
-        let refused = Holder::of("no key", place.path().join("held")).await.unwrap_err();
-        assert!(refused.to_string().contains("no private key"), "{refused}");
-        let locked = place.path().join("locked");
+    fn ours(key: String) -> Signed {
+        Signed { host: "site.test".into(), port: 2222, login: "git".into(), key: Zeroizing::new(key) }
+    }
+
+    /// A key without a passphrase, or with this one; what is secret of it.
+    async fn made(file: &Path, passphrase: &str) -> String {
         let made =
-            program("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "secret", "-f"]).arg(&locked).status();
+            program("ssh-keygen").args(["-q", "-t", "ed25519", "-N", passphrase, "-f"]).arg(file).status();
         assert!(made.await.unwrap().success());
-        let key = std::fs::read_to_string(&locked).unwrap();
-        assert!(Holder::of(&key, place.path().join("held")).await.is_err());
+        std::fs::read_to_string(file).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_key_is_held_for_one_host_signed_with_and_gone() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, theirs) = (place.path().join("key"), place.path().join("theirs"));
+        let (key, _) = (made(&file, "").await, made(&theirs, "").await);
+        let (files, folder) = ([place.path().join("known")], place.path().join("held"));
+        let unknown = Holder::of(&ours(key.clone()), &files, folder.clone()).await.unwrap_err();
+        assert!(unknown.to_string().contains("ssh-keyscan -p 2222 site.test"), "{unknown}");
+        let public = std::fs::read_to_string(theirs.with_extension("pub")).unwrap();
+        std::fs::write(&files[0], format!("[site.test]:2222 {public}")).unwrap();
+        let holder = Holder::of(&ours(key), &files, folder.clone()).await.unwrap();
+        let ask = |words: &'static [&'static str], file: PathBuf| {
+            let mut ask = program("ssh-add");
+            ask.env("SSH_AUTH_SOCK", holder.socket())
+                .args(words)
+                .args(file.is_file().then_some(file))
+                .output()
+        };
+        let listed = ask(&["-L"], PathBuf::new()).await.unwrap();
+        assert!(String::from_utf8_lossy(&listed.stdout).contains("ssh-ed25519 "), "{listed:?}");
+        let public = file.with_extension("pub");
+        assert!(!ask(&["-T"], public).await.unwrap().status.success(), "it signs logins at that host only");
+        assert!(
+            !ask(&["-d"], file.clone()).await.unwrap().status.success(),
+            "and is not taken away by those inside"
+        );
+        assert!(!ask(&["-q"], file.clone()).await.unwrap().status.success(), "nor given others");
+        drop(holder);
+        assert!(!folder.exists());
+        let refused = Holder::of(&ours("no key".into()), &files, folder.clone()).await.unwrap_err();
+        assert!(refused.to_string().contains("no private key"), "{refused}");
+        let locked = made(&place.path().join("locked"), "a passphrase").await;
+        assert!(Holder::of(&ours(locked), &files, folder.clone()).await.is_err());
+        for odd in ["it's", "a b", "%h", "${X}", &"x".repeat(100)] {
+            let why = Holder::of(&ours(String::new()), &files, place.path().join(odd)).await.unwrap_err();
+            assert!(why.to_string().contains("data directory"), "{odd}: {why}");
+        }
+        assert!(!folder.exists(), "nothing is left of those either");
+        let queue = place.path().join("queue");
+        let made = std::process::Command::new("mkfifo").arg(&queue).status().unwrap();
+        assert!(made.success() && known(&[queue]).is_err(), "nobody waits for it");
+    }
+
+    #[test]
+    fn wt_01_what_a_host_is_not_spoken_to_for_is_told_as_it_is() {
+        let why = |err: &str| refused(err, &ours(String::new()), &[]).map(|error| error.to_string());
+        let said = |err: &str, text: &str| why(err).is_some_and(|why| why.contains(text));
+        assert!(said(
+            "@@ WARNING: REVOKED HOST KEY DETECTED! @@\nHost key verification failed.\n",
+            "taken back"
+        ));
+        assert!(said(
+            "REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.\n",
+            "another key"
+        ));
+        assert!(said("Host key verification failed.\r\n", "nobody said which key"));
+        assert!(said("git@site.test: Permission denied (publickey).\r\n", "does not take the key"));
+        assert_eq!(
+            why(
+                "remote: git@site.test: Permission denied (publickey).\nremote: Host key verification failed"
+            ),
+            None
+        );
     }
 }

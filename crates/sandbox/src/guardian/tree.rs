@@ -81,15 +81,24 @@ fn on_own_account<T>(begin: impl FnOnce() -> T) -> io::Result<T> {
     // A change of the user undoes these.
     let with_parent = rustix::process::parent_process_death_signal()?;
     let dumpable = rustix::process::dumpable_behavior()?;
+    let parent = rustix::process::getppid();
     if rustix::thread::set_thread_res_uid(real, nobody, Uid::ROOT).is_err() {
         // In a container that has not that many users.
         return Ok(begin());
     }
     let begun = begin();
-    rustix::thread::set_thread_res_uid(real, Uid::ROOT, Uid::ROOT)?;
+    if rustix::thread::set_thread_res_uid(real, Uid::ROOT, Uid::ROOT).is_err() {
+        // Nobody may go on as somebody else.
+        std::process::abort();
+    }
     rustix::process::set_parent_process_death_signal(with_parent)?;
     rustix::process::set_dumpable_behavior(dumpable)?;
-    Ok(begun)
+    // A parent that went meanwhile told nobody.
+    if with_parent.is_some() && rustix::process::getppid() != parent {
+        Err(Errno::SRCH.into())
+    } else {
+        Ok(begun)
+    }
 }
 
 impl Tree {

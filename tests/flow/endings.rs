@@ -85,14 +85,26 @@ fn wt_15_nothing_is_begun_in_a_worktree_that_is_being_ended() {
 /// WT-15: of many who end one worktree at once one wins, and the others are told.
 #[test]
 fn wt_15_of_many_who_end_a_worktree_one_wins() {
-    let host = quiet();
+    one_wins(&quiet());
+}
+
+#[test]
+fn wt_15_of_many_who_end_a_worktree_one_wins_on_postgresql() {
+    one_wins(&on_postgresql());
+}
+
+fn on_postgresql() -> Host {
+    Host::builder().set("limits.requests_per_minute", "0").on_postgresql().start()
+}
+
+fn one_wins(host: &Host) {
     let client = &host.owner().client;
     let repo = host.local_repo("demo");
     client.fetch_repo(&repo).unwrap();
     for round in 0..3 {
         let made = client.create_worktree(&wanted(&repo, &format!("round-{round}"))).unwrap();
         for n in 0..2_000 {
-            fs::write(tree(&host, &made).join(format!("file-{n}")), "x").unwrap();
+            fs::write(tree(host, &made).join(format!("file-{n}")), "x").unwrap();
         }
         let head = host.ledger_head();
         let ends: Vec<_> = std::thread::scope(|scope| {
@@ -115,6 +127,47 @@ fn wt_15_of_many_who_end_a_worktree_one_wins() {
         let files = host.since(head).into_iter().filter(|entry| entry.action == "worktree.delete");
         assert!(files.count() >= 8, "each attempt is on the ledger");
         assert_eq!(client.worktree(&made.id).unwrap_err().status(), Some(404));
+    }
+}
+
+/// WT-15: a session is opened before its worktree ends, and ends with it, or not at all.
+#[test]
+fn wt_15_no_session_is_left_open_in_a_worktree_that_ended() {
+    for host in [quiet(), on_postgresql()] {
+        let client = &host.owner().client;
+        let repo = host.local_repo("demo");
+        client.fetch_repo(&repo).unwrap();
+        for round in 0..4 {
+            let made = client.create_worktree(&wanted(&repo, &format!("round-{round}"))).unwrap();
+            let parent = client.create_session(&shell(&made.id)).unwrap().id;
+            let opened = std::thread::scope(|scope| {
+                let open = |n: usize| match n % 2 {
+                    0 => client.create_session(&shell(&made.id)).map(|session| session.id),
+                    _ => client.fork_session(&parent, &api::ForkRequest::default()).map(|session| session.id),
+                };
+                let all: Vec<_> = (0..12)
+                    .map(|n| {
+                        scope.spawn(move || {
+                            std::thread::sleep(Duration::from_millis(5 * n as u64));
+                            open(n).ok()
+                        })
+                    })
+                    .collect();
+                std::thread::sleep(Duration::from_millis(30));
+                client.archive_worktree_and(&made.id, Some("removed")).unwrap();
+                all.into_iter().filter_map(|one| one.join().unwrap()).collect::<Vec<_>>()
+            });
+            for id in opened.iter().chain([&parent]) {
+                assert!(
+                    client.session(id).unwrap().closed_at.is_some(),
+                    "{id} is open, and its worktree is gone"
+                );
+            }
+            client.restore_worktree(&made.id).unwrap();
+            for id in opened.iter().chain([&parent]) {
+                assert!(client.session(id).unwrap().closed_at.is_none(), "{id} comes back");
+            }
+        }
     }
 }
 

@@ -12,6 +12,7 @@ async fn all(
     seal: &dyn store::Reseal,
     archived: store::Ending,
     deleted: store::Ending,
+    restored: store::Ending,
 ) {
     drop(store.read_user(()).await);
     drop(store.list_users((), None, "", 1).await);
@@ -51,7 +52,7 @@ async fn all(
     drop(store.begin_delete(()).await);
     drop(store.delete_worktree((), deleted).await);
     drop(store.worktree_to_restore(()).await);
-    drop(store.restore_worktree(()).await);
+    drop(store.restore_worktree((), restored).await);
     drop(store.worktree_to_merge(()).await);
     drop(store.merged_worktree(()).await);
     drop(store.worktree_to_push(()).await);

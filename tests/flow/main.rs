@@ -38,6 +38,7 @@ mod ledger_bundle;
 mod ledger_full;
 mod ledger_search;
 mod ledger_secrets;
+mod neighbours;
 mod redact;
 mod secrets;
 mod secrets_lend;

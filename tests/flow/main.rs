@@ -51,6 +51,7 @@ mod sessions_approvals;
 mod sessions_budgets;
 mod sessions_files;
 mod sessions_lineage;
+mod sessions_queue;
 mod sessions_sharing;
 mod sessions_unasked;
 mod setup;

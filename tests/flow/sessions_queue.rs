@@ -171,7 +171,10 @@ fn ses_01_on_a_nearly_full_disk_no_task_begins() {
     let refused = owner.client.prompt_session(&second, "say no").unwrap_err();
     assert_eq!(refused.status(), Some(503), "{refused}");
     // The next daemon has nobody at work, so that it is the disk alone that keeps the second from its turn.
+    // What the first had, and its own log, are free when it is gone.
     host.kill();
+    disk.free();
+    disk.fill();
     host.start_daemon().unwrap();
     let owner = owner.clone().at(&host);
     for _ in 0..120 {

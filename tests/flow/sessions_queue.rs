@@ -1,5 +1,4 @@
-//! The queue at its edges: how many of one person are at work, what a failure holds, what closing drops, how far a fork reaches, and a
-//! disk that is nearly full.
+//! The queue at its edges: how many of one person are at work, what a failure holds, what closing drops, and how far a fork reaches.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +8,6 @@ use serde_json::Value;
 use tests::{Host, HostBuilder, Person};
 
 use crate::calls::new_session;
-use crate::ledger_full::Disk;
 use crate::sessions::{ended, quiet, steps, tasks, until};
 
 fn builder() -> HostBuilder {
@@ -146,42 +144,4 @@ fn ses_09_a_fork_is_bounded() {
     assert_eq!(whole.origin.unwrap().at, Some(50_000));
     let first = owner.client.steps(&whole.id, 49_999).unwrap().items.remove(0);
     assert_eq!(first.seq, 50_000, "the last of them is there");
-}
-
-/// SES-01, LED-02: on a disk that is nearly full no task is begun and none is lost; what waits is begun when there is room again.
-#[test]
-fn ses_01_on_a_nearly_full_disk_no_task_begins() {
-    let disk = Disk::small("512m");
-    if !disk.is_own() {
-        return; // only root can mount a small disk
-    }
-    let mut host = builder().in_folder(&disk.folder()).set("sessions.per_person", "1").start();
-    let owner = &host.owner().login(&host);
-    let worktree = host.tree(owner, "demo", "session").id;
-    let first = stalls(owner, &worktree);
-    until("it is at work", || (state(owner, &first) == "running").then_some(()));
-    let second = owner.client.create_session(&new_session(&worktree)).unwrap().id;
-    let waits = owner.client.prompt_session(&second, "say at last").unwrap();
-    assert_eq!(state(owner, &second), "queued", "one at a time of one person");
-    // Half a megabyte is left: enough for what narrows.
-    disk.fill();
-    let filler = disk.folder().parent().unwrap().join("filler");
-    let length = std::fs::metadata(&filler).unwrap().len();
-    std::fs::File::options().write(true).open(&filler).unwrap().set_len(length - (512 << 10)).unwrap();
-    let refused = owner.client.prompt_session(&second, "say no").unwrap_err();
-    assert_eq!(refused.status(), Some(503), "{refused}");
-    // The next daemon has nobody at work, so that it is the disk alone that keeps the second from its turn.
-    // What the first had, and its own log, are free when it is gone.
-    host.kill();
-    disk.free();
-    disk.fill();
-    host.start_daemon().unwrap();
-    let owner = owner.clone().at(&host);
-    for _ in 0..120 {
-        assert_eq!(state(&owner, &second), "queued", "nothing is begun that could not be kept");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    disk.free();
-    assert_eq!(ended(&owner, &second, &waits.id).state, "done");
-    assert_eq!(state(&owner, &first), "failed", "and of the other one it is said what became of it");
 }

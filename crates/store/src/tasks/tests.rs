@@ -5,11 +5,8 @@ use std::sync::Arc;
 use model::{RepoId, SessionId, SystemClock, TaskId, UserId, WorktreeId};
 
 use crate::Store;
+use crate::backup::tests::kit;
 use crate::engine::{Engine, Value};
-
-#[path = "../../tests/kit/mod.rs"]
-#[expect(dead_code, reason = "the engines' own tests use more of it")]
-mod kit;
 
 /// A store with one worktree, and people with sessions that each have tasks that wait.
 struct Scene {

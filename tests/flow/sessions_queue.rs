@@ -1,4 +1,5 @@
-//! The queue at its edges: how many of one person are at work, what a failure holds, what closing drops, and how far a fork reaches.
+//! The queue at its edges: how many of one person are at work, what a failure holds, what closing drops, how far a fork reaches,
+//! and a disk that is nearly full.
 
 use std::io::Write;
 use std::time::Duration;
@@ -144,4 +145,96 @@ fn ses_09_a_fork_is_bounded() {
     assert_eq!(whole.origin.unwrap().at, Some(50_000));
     let first = owner.client.steps(&whole.id, 49_999).unwrap().items.remove(0);
     assert_eq!(first.seq, 50_000, "the last of them is there");
+}
+
+/// A file system of its own in a file, if we may mount one. Sandboxes are made on it as on any disk.
+struct Loop {
+    folder: tempfile::TempDir,
+    mounted: bool,
+}
+
+impl Loop {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (image, at) = (folder.path().join("image"), folder.path().join("disk"));
+        std::fs::create_dir(&at).unwrap();
+        std::fs::File::create(&image).unwrap().set_len(512 << 20).unwrap();
+        let does = |program: &str, words: &[&str], last: &[&std::path::Path]| {
+            let output = std::process::Command::new(program).args(words).args(last).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        let mounted = does("mkfs.ext4", &["-q", "-m", "0"], &[&image])
+            && does("mount", &["-o", "loop"], &[&image, &at]);
+        if !mounted {
+            tests::cannot_run(
+                "a small disk cannot be mounted, so nothing is tried on one that is nearly full",
+            );
+        }
+        Self { folder, mounted }
+    }
+
+    fn at(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join("disk").join(name)
+    }
+
+    /// Leaves half a megabyte free.
+    fn fill(&self) {
+        rustix::fs::sync();
+        let mut filler = std::fs::File::create(self.at("filler")).unwrap();
+        let piece = vec![0u8; 64 << 10];
+        while filler.write_all(&piece).is_ok() {}
+        let length = filler.metadata().unwrap().len();
+        filler.set_len(length - (512 << 10)).unwrap();
+        rustix::fs::sync();
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        if self.mounted {
+            drop(
+                std::process::Command::new("umount").arg("-l").arg(self.folder.path().join("disk")).status(),
+            );
+        }
+    }
+}
+
+/// SES-01, LED-02: on a disk that is nearly full no task is begun and none is lost; what waits is begun when there is room again.
+#[test]
+fn ses_01_on_a_nearly_full_disk_no_task_begins() {
+    let disk = Loop::new();
+    if !disk.mounted {
+        return;
+    }
+    let mut host = builder().in_folder(&disk.at("home")).set("sessions.per_person", "1").start();
+    let owner = host.owner().clone();
+    let worktree = host.tree(&owner, "demo", "session").id;
+    let first = stalls(&owner, &worktree);
+    until("it is at work", || (state(&owner, &first) == "running").then_some(()));
+    let second = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let waits = owner.client.prompt_session(&second, "say at last").unwrap();
+    assert_eq!(state(&owner, &second), "queued", "one at a time of one person");
+    // The next daemon has nobody at work, so that it is the disk alone that keeps the second from its turn. What the first had is free
+    // only when it is gone.
+    let task = tasks(&owner, &first).pop().unwrap().id;
+    host.kill();
+    until("nothing of it is left", || {
+        crate::neighbours::processes(&format!("{task}.json")).is_empty().then_some(())
+    });
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(1));
+        disk.fill();
+    }
+    host.start_daemon().unwrap();
+    let owner = owner.at(&host);
+    let refused = owner.client.prompt_session(&second, "say no").unwrap_err();
+    assert_eq!(refused.status(), Some(503), "{refused}");
+    for _ in 0..120 {
+        assert_eq!(state(&owner, &second), "queued", "nothing is begun that could not be kept");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    std::fs::remove_file(disk.at("filler")).unwrap();
+    let done = ended(&owner, &second, &waits.id);
+    assert_eq!(done.state, "done", "{done:?}");
+    assert_eq!(state(&owner, &first), "failed", "and of the other one it is said what became of it");
 }

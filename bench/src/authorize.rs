@@ -27,8 +27,14 @@ fn uncached() -> anyhow::Result<Vec<Row>> {
     let read = action_named("worktree.read").context("no action `worktree.read`")?;
     let who = Subject { user: UserId::random(), role: Role::Member, via: "login" };
     let owners: Vec<UserId> = (0..8).map(|_| UserId::random()).collect();
-    let facts =
-        WorktreeFacts { id: WorktreeId::random(), owners, tier: Tier::View, archived: false, shares: false, deleted: false };
+    let facts = WorktreeFacts {
+        id: WorktreeId::random(),
+        owners,
+        tier: Tier::View,
+        archived: false,
+        shares: false,
+        deleted: false,
+    };
     let target = Target::Worktree(&facts);
 
     let (whole, two, request) = policies.raw(who, read, &target).context("no question")?;

@@ -189,7 +189,7 @@ fn prove_the_table(divided: bool) {
     }
 }
 
-fn without_request_id(client: &Client, method: &str, path: &str, body: &str) -> (u16, Value, Duration) {
+pub fn without_request_id(client: &Client, method: &str, path: &str, body: &str) -> (u16, Value, Duration) {
     let headers: &[_] = if body.is_empty() { &[] } else { &[("content-type", "application/json")] };
     let started = Instant::now();
     let mut answer = client.send(method, path, headers, body.as_bytes().to_vec()).unwrap();

@@ -8,7 +8,7 @@
 
 mod format;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io::{Read, Write};
 

@@ -410,3 +410,6 @@ pub(crate) fn task(row: &Row) -> Result<Task, EngineError> {
         undone_at: row.opt_int(12)?,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::engine::{Engine, EngineError, Kind, MigrateError, Migration, Value};
 
 #[path = "../../tests/kit/mod.rs"]
 #[expect(dead_code, reason = "the engines' own tests use more of it")]
-mod kit;
+pub(crate) mod kit;
 
 /// Tables whose names come before what they point at, a self-reference, a cycle, and a seeded row.
 const HISTORY: [Migration; 2] = [

@@ -239,6 +239,16 @@ pub(crate) fn skip_blanks(text: &[u8], from: usize, most: usize) -> usize {
     from + blanks.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count()
 }
 
+/// How many bytes stand before the first blank, newlines among them; all, if there is none. Words are short: so many are looked
+/// at one by one, and then a block at once.
+pub(crate) fn until_blank(text: &[u8]) -> usize {
+    const FEW: usize = 16;
+    let few = slice(text, 0, FEW).iter().position(u8::is_ascii_whitespace);
+    let is_blank = |byte: u8| (byte == b' ') | within(byte, b'\t', b'\n') | within(byte, 0x0c, b'\r');
+    let of = |block: &[u8; BLOCK]| members(block, is_blank);
+    few.or_else(|| each_block(text, FEW.min(text.len()), of).next()).unwrap_or(text.len())
+}
+
 /// Where the line that `from` is in begins, looking back no more than `most`.
 pub(crate) fn line_start(text: &[u8], from: usize, most: usize) -> usize {
     let first = from.saturating_sub(most);
@@ -292,6 +302,18 @@ mod tests {
             let mut found = Vec::new();
             runs(&text, from, least, |byte| byte == b'a', &mut found);
             assert_eq!(found, expected, "{least} from {from}: {}", text.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_word_ends_at_the_first_blank() {
+        for length in 0..200 {
+            for byte in 0..=u8::MAX {
+                let text = [b"x".repeat(length), vec![byte], b"y z".to_vec()].concat();
+                let expected = text.iter().position(u8::is_ascii_whitespace).unwrap();
+                assert_eq!(until_blank(&text), expected, "{}", text.escape_ascii());
+            }
+            assert_eq!(until_blank(&b"x".repeat(length)), length);
         }
     }
 

@@ -1,9 +1,13 @@
-//! What redaction costs, in few crates and in a minute: `cargo bench -p corpus`, or `-- known`, `-- hostile`, `-- event`.
+//! What redaction costs, in few crates and in a minute: `cargo bench -p corpus`, or `-- known`, `-- hostile`, `-- seeds`, `-- event`.
 //!
 //! The same texts as `bench` measures. The two sides take turns, and the median of the ratios of the turns counts: the clock of
-//! the machine moves, and it moves for both. `-- loop clean|known|salted|HOSTILE` only runs one of them, for a profiler.
+//! the machine moves, and it moves for both. `-- loop clean|known|salted|HOSTILE` only runs one of them, for a
+//! profiler; `-- loop seed SEED` and `-- loop lines SEED` one of those that the tests of `redact` have.
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 #![expect(clippy::cast_precision_loss, clippy::expect_used, reason = "a report")]
+
+#[path = "../../../crates/redact/tests/common/seeds.rs"]
+mod seeds;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -15,6 +19,7 @@ const TEXT: usize = 4 << 20;
 const EVENT: usize = 4096;
 const VALUES: usize = 10_000;
 const HOSTILE: usize = 1 << 20;
+const SEEDED: usize = 256 << 10;
 const TURNS: usize = 31;
 
 fn main() {
@@ -25,7 +30,11 @@ fn main() {
     let salted = corpus::salted(corpus::HELD_OUT, &clean, 1024);
     if arguments.first().is_some_and(|first| first == "loop") {
         let what = arguments.get(1).map_or("clean", String::as_str);
-        return run(what, &clean, &salted);
+        return match (what, arguments.get(2)) {
+            ("seed", Some(seed)) => repeat(&plain, &seed.repeat(TEXT / seed.len().max(1))),
+            ("lines", Some(seed)) => repeat(&plain, &format!("{seed}\n").repeat(TEXT / (seed.len() + 1))),
+            _ => run(what, &clean, &salted),
+        };
     }
     if asked("bare") {
         against_bare(&plain, &clean, &salted);
@@ -44,6 +53,9 @@ fn main() {
     }
     if asked("hostile") {
         hostile(&plain, &clean);
+    }
+    if asked("seeds") {
+        begun(&plain, &clean);
     }
 }
 
@@ -94,6 +106,27 @@ fn hostile(redactor: &Redactor, clean: &str) {
     }
 }
 
+/// How many of the seeds take more than twice as long as clean text, and which most (SEC-20).
+fn begun(redactor: &Redactor, clean: &str) {
+    let clean = clean.get(..clean.floor_char_boundary(SEEDED)).unwrap_or(clean);
+    let mut ratios = Vec::new();
+    for (name, newline) in [("one line", ""), ("lines", "\n")] {
+        for seed in seeds::SEEDS {
+            let text = format!("{seed}{newline}").repeat(SEEDED / (seed.len() + newline.len()));
+            // The fastest turn of each: what others do to the machine meanwhile only makes turns slower.
+            let pairs = in_turns(|| scrubbed(redactor, &text), || scrubbed(redactor, clean));
+            let (ours, reference) = fastest(&pairs);
+            ratios.push((ours / reference * clean.len() as f64 / text.len() as f64, seed, name));
+        }
+    }
+    ratios.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let slow = ratios.iter().filter(|(ratio, ..)| *ratio > 2.0).count();
+    println!("{slow} of {} seeds take more than twice as long as clean text", ratios.len());
+    for (ratio, seed, name) in ratios.iter().take(slow) {
+        println!("  {ratio:.2} {seed:?} in {name}");
+    }
+}
+
 /// For a profiler.
 fn run(what: &str, clean: &str, salted: &str) {
     let word = corpus::HOSTILE.iter().find(|word| **word == what);
@@ -102,9 +135,13 @@ fn run(what: &str, clean: &str, salted: &str) {
         "salted" => (redactor(), salted.to_owned()),
         _ => (redactor(), word.map_or_else(|| clean.to_owned(), |word| word.repeat(TEXT / word.len()))),
     };
+    repeat(&redactor, &text);
+}
+
+fn repeat(redactor: &Redactor, text: &str) {
     let start = Instant::now();
     while start.elapsed().as_secs() < 8 {
-        black_box(scrubbed(&redactor, &text));
+        black_box(scrubbed(redactor, text));
     }
 }
 
@@ -128,9 +165,14 @@ fn time(work: &impl Fn() -> usize) -> f64 {
 
 fn told(name: &str, pairs: &[(f64, f64)]) {
     let ratio = median(&mut pairs.iter().map(|(ours, reference)| ours / reference).collect::<Vec<_>>());
-    let (ours, reference) = pairs.iter().fold((f64::MAX, f64::MAX), |a, b| (a.0.min(b.0), a.1.min(b.1)));
+    let (ours, reference) = fastest(pairs);
     let fastest = ours / reference;
     println!("{name}: {ratio:.2}; the fastest turns {fastest:.2} ({ours:.2} ms, {reference:.2} ms)");
+}
+
+/// Of each side.
+fn fastest(pairs: &[(f64, f64)]) -> (f64, f64) {
+    pairs.iter().fold((f64::MAX, f64::MAX), |a, b| (a.0.min(b.0), a.1.min(b.1)))
 }
 
 fn median(values: &mut [f64]) -> f64 {

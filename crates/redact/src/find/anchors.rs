@@ -103,8 +103,6 @@ struct Entry {
     kind: Kind,
     /// How many bytes of the literal stand before the place: none or one.
     back: u8,
-    /// The next of the same bucket, counted from one.
-    next: u16,
 }
 
 /// How many bytes of a literal are among those eight.
@@ -115,8 +113,9 @@ const fn shown(back: usize) -> usize {
 struct Tables {
     /// Of every hash, whether a literal has it: one or zero.
     begins: [u8; HASHES],
-    /// The first entry of a bucket, counted from one.
-    first: [u16; BUCKETS],
+    /// The first entry of a bucket; those of the next begin where its own end.
+    first: [u16; BUCKETS + 1],
+    /// Bucket by bucket, so that the processor need not read one to know where the next is.
     entries: [Entry; 2 * COUNT],
 }
 
@@ -128,14 +127,27 @@ static TABLES: Tables = tables();
     reason = "at compile time: out of range is an error of the build"
 )]
 const fn tables() -> Tables {
-    let none = Entry { key: 0, counts: 0, fold: 0, literal: "", kind: Kind::Field, back: 0, next: 0 };
-    let mut tables = Tables { begins: [0; HASHES], first: [0; BUCKETS], entries: [none; 2 * COUNT] };
-    // From the last to the first, so that those of a bucket are in the order of their start and of the table.
-    let (mut made, mut back) = (0, 0);
-    while back < 2 {
-        let mut index = COUNT;
-        while index > 0 {
-            index -= 1;
+    let none = Entry { key: 0, counts: 0, fold: 0, literal: "", kind: Kind::Field, back: 0 };
+    let mut tables = Tables { begins: [0; HASHES], first: [0; BUCKETS + 1], entries: [none; 2 * COUNT] };
+    // How many there are in each bucket, and then where the next one of it goes.
+    let (mut free, mut index) = ([0_u16; BUCKETS + 1], 0);
+    while index < 2 * COUNT {
+        let bytes = literal(index % COUNT).as_bytes();
+        free[bucket(bytes[index / COUNT], bytes[index / COUNT + 1]) + 1] += 1;
+        index += 1;
+    }
+    let mut number = 1;
+    while number <= BUCKETS {
+        free[number] += free[number - 1];
+        tables.first[number] = free[number];
+        number += 1;
+    }
+    // Those of a bucket are in the order of their start and of the table.
+    let mut back = 2;
+    while back > 0 {
+        back -= 1;
+        let mut index = 0;
+        while index < COUNT {
             let bytes = literal(index).as_bytes();
             let pair = u16::from_le_bytes([bytes[back], bytes[back + 1]]);
             if back + 2 < bytes.len() {
@@ -156,14 +168,13 @@ const fn tables() -> Tables {
                 fold |= (if bytes[at].is_ascii_alphabetic() { 0x20 } else { 0 }) << shift;
                 at += 1;
             }
-            let bucket = bucket(bytes[back], bytes[back + 1]);
-            let next = tables.first[bucket];
             let (literal, kind) = (literal(index), kind(index));
-            tables.entries[made] = Entry { key, counts, fold, literal, kind, back: back as u8, next };
-            made += 1;
-            tables.first[bucket] = made as u16;
+            let bucket = bucket(bytes[back], bytes[back + 1]);
+            tables.entries[free[bucket] as usize] =
+                Entry { key, counts, fold, literal, kind, back: back as u8 };
+            free[bucket] += 1;
+            index += 1;
         }
-        back += 1;
     }
     tables
 }
@@ -200,11 +211,10 @@ pub(super) struct Anchors<'a> {
     text: &'a [u8],
     /// None that starts before this is told.
     from: usize,
-    /// The place that is looked at, the eight bytes from the one before it on, and the next entry to compare with them,
-    /// counted from one.
+    /// The place that is looked at, the eight bytes from the one before it on, and the entries left to compare with them.
     place: usize,
     eight: u64,
-    entry: u16,
+    entries: &'static [Entry],
     /// Where the block begins that is looked at, and where in it a literal may stand.
     block: usize,
     left: u64,
@@ -214,7 +224,7 @@ pub(super) struct Anchors<'a> {
 
 impl<'a> Anchors<'a> {
     pub(super) const fn new(text: &'a [u8], from: usize) -> Self {
-        Self { text, from, place: from, eight: 0, entry: 0, block: from, left: 0, after: from }
+        Self { text, from, place: from, eight: 0, entries: &[], block: from, left: 0, after: from }
     }
 
     /// Goes on from here.
@@ -236,15 +246,19 @@ impl<'a> Anchors<'a> {
         Some(())
     }
 
-    /// Looks at a place: the eight bytes from the one before it on, and the first entry of its bucket.
+    /// Looks at a place: the eight bytes from the one before it on, and the entries of its bucket.
     #[inline]
     fn look(&mut self, place: usize) {
         let rest = slice(self.text, place.saturating_sub(1), self.text.len());
         let eight = u64::from_le_bytes(rest.first_chunk().copied().unwrap_or_else(|| padded(rest)));
         let eight = if place == 0 { eight << 8 } else { eight };
         let [_, first, second, ..] = eight.to_le_bytes();
-        let entry = TABLES.first.get(bucket(first, second)).copied().unwrap_or(0);
-        (self.place, self.eight, self.entry) = (place, eight, entry);
+        let bucket = bucket(first, second);
+        let entries = match TABLES.first.get(bucket..bucket + 2) {
+            Some([first, last]) => TABLES.entries.get(usize::from(*first)..usize::from(*last)),
+            _ => None,
+        };
+        (self.place, self.eight, self.entries) = (place, eight, entries.unwrap_or_default());
     }
 }
 
@@ -254,10 +268,8 @@ impl Iterator for Anchors<'_> {
     #[inline]
     fn next(&mut self) -> Option<Found> {
         loop {
-            while let Some(entry) =
-                usize::from(self.entry).checked_sub(1).and_then(|at| TABLES.entries.get(at))
-            {
-                self.entry = entry.next;
+            while let Some((entry, rest)) = self.entries.split_first() {
+                self.entries = rest;
                 if (self.eight | entry.fold) & entry.counts != entry.key {
                     continue;
                 }
@@ -266,8 +278,8 @@ impl Iterator for Anchors<'_> {
                     continue;
                 };
                 let (end, seen) = (start + entry.literal.len(), shown(back));
-                let rest = || entry.literal.as_bytes().get(seen..).unwrap_or_default();
-                if end <= start + seen || slice(self.text, start + seen, end).eq_ignore_ascii_case(rest()) {
+                let more = || entry.literal.as_bytes().get(seen..).unwrap_or_default();
+                if end <= start + seen || slice(self.text, start + seen, end).eq_ignore_ascii_case(more()) {
                     return Some((start, end, entry.kind));
                 }
             }

@@ -9,6 +9,8 @@ use crate::bytes::{at, line_start, skip_blanks, slice};
 
 /// How far back the program may stand.
 const REACH: usize = 160;
+/// How far back is looked first.
+const NEAR: usize = 16;
 /// How much of a word is looked at.
 const LOOK: usize = 64;
 
@@ -28,7 +30,12 @@ pub(super) fn option(text: &[u8], start: usize) -> Option<Hit> {
         (Some(quote), after) if quote == after => (next_argument(text, letter_at + 2, quote)?, false),
         _ => (letter_at + 1, true),
     };
-    let lead = slice(text, line_start(text, start, REACH), start);
+    // Where one of its kind is near, nothing before that counts, not even where the line begins.
+    let near = slice(text, start.saturating_sub(NEAR), start);
+    let lead = match same_option(near, letter) {
+        0 => slice(text, line_start(text, start, REACH), start),
+        _ => near,
+    };
     let lead = slice(lead, same_option(lead, letter), lead.len());
     let lead = slice(lead, begins_command(lead), lead.len());
     if !takes(lead, letter, is_glued) {

@@ -174,6 +174,10 @@ pub(super) fn find(text: &[u8], start: usize, end: usize, dull: &mut Dull) -> Op
         return None;
     }
     let first = unescaped(text, begin(text, start));
+    // A key of what, is not said.
+    if tail == 0 && first == start && slice(text, start, end).eq_ignore_ascii_case(b"key") {
+        return None;
+    }
     if stands_before(text, first, b"::") {
         return None;
     }

@@ -3,12 +3,15 @@
 use super::below::is_secret;
 use super::value::Opening;
 use super::{Body, Hit};
-use crate::bytes::{at, skip_blanks, slice};
+use crate::bytes::{ByteSet, at, skip_blanks, slice};
 
 /// How much is looked at until the first secret of a list.
 const LOOK: usize = 128;
 /// Most blanks around a comma.
 const BLANKS: usize = 8;
+
+/// What no value without quotes has in it.
+static STOPS: ByteSet = ByteSet::of(b",]\n\"'{} \t[:=(");
 
 /// The list whose bracket stands at `from`: from its first secret to its last value.
 pub(super) fn find(text: &[u8], from: usize) -> Option<Hit> {
@@ -47,7 +50,7 @@ fn value(text: &[u8], from: usize) -> Option<(usize, usize, Body, usize)> {
         let slashes = slice(text, end, end + 8).iter().take_while(|byte| **byte == b'\\').count();
         return Some((opening.start, end, body, end + slashes + 1));
     }
-    let stop = slice(text, from, text.len()).iter().position(|byte| b",]\n\"'{} \t[:=(".contains(byte));
+    let stop = slice(text, from, text.len()).iter().position(|byte| STOPS.has(*byte));
     let end = from + stop.unwrap_or(text.len() - from.min(text.len()));
     (end > from).then_some((from, end, Body::Word, end))
 }
@@ -55,6 +58,6 @@ fn value(text: &[u8], from: usize) -> Option<(usize, usize, Body, usize)> {
 /// `[value]` of a header: all in the brackets.
 pub(super) fn brackets(text: &[u8], from: usize) -> Option<Hit> {
     let rest = slice(text, from + 1, text.len());
-    let end = from + 1 + rest.iter().position(|byte| b"]\n".contains(byte)).unwrap_or(rest.len());
+    let end = from + 1 + memchr::memchr2(b']', b'\n', rest).unwrap_or(rest.len());
     (end > from + 1).then_some(Hit::of(from + 1, end, Body::Line))
 }

@@ -7,6 +7,8 @@ use crate::bytes::{ByteSet, at, before, line_end, line_start, skip_blanks, slice
 use crate::known::decode;
 
 static BASE64: ByteSet = ByteSet::alphanumeric_and(b"+/=_-");
+/// Of a part of an account.
+static PART: ByteSet = ByteSet::alphanumeric_and(b"*_-.$");
 /// How much is decoded.
 const LOOK: usize = 64;
 /// How far back the program may stand.
@@ -25,7 +27,7 @@ pub(super) fn basic(text: &[u8], start: usize, end: usize) -> Option<Hit> {
 }
 
 /// What follows `-u` or `--user` of a program that takes a password there.
-pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
+pub(super) fn option(text: &[u8], start: usize, end: usize, programless: &mut Programless) -> Option<Hit> {
     // `"-u", "name:word"`
     let is_listed = before(text, end) == Some(b'"');
     let end = if is_listed { skip_blanks(text, end, 2) + 1 } else { end };
@@ -38,23 +40,47 @@ pub(super) fn option(text: &[u8], start: usize, end: usize) -> Option<Hit> {
     let word = slice(text, from, from + LOOK);
     let is_over =
         |byte: &u8| quote.map_or(byte.is_ascii_whitespace(), |quote| *byte == quote) || *byte == b'\n';
-    let word = slice(word, 0, word.iter().position(is_over).unwrap_or(word.len()));
     // `smbclient -U name%word`
     let is_share = at(text, start + 2) == Some(b'U');
     let sign = if is_share { b'%' } else { b':' };
-    let colon = word.iter().position(|byte| *byte == sign)?;
-    let secret = slice(word, colon + 1, word.len());
-    if is_harmless(secret) {
+    let colon = word.iter().position(|byte| *byte == sign || is_over(byte))?;
+    if at(word, colon) != Some(sign) {
         return None;
     }
-    let lead = slice(text, line_start(text, start, REACH), start);
-    let programs: &[&[u8]] = if is_share { &[b"smb"] } else { &[b"curl", b"wget", b"http"] };
-    if !programs.iter().any(|program| holds(lead, program)) {
+    let lead = line_start(text, start, REACH);
+    let has_program =
+        if is_share { holds(slice(text, lead, start), b"smb") } else { !programless.is(text, lead, start) };
+    if !has_program {
+        return None;
+    }
+    let secret = slice(word, colon + 1, word.len());
+    if is_harmless(slice(secret, 0, secret.iter().position(is_over).unwrap_or(secret.len()))) {
         return None;
     }
     let body = quote.map_or(Body::Word, |quote| Body::Quoted { quote, escapes: 0 });
     let first = from + colon + 1;
     Some(Hit::of(first, body.end(text, first), body))
+}
+
+/// Text in which no program is named that takes a login: what was met last, so that each of many logins looks at what is new.
+#[derive(Default)]
+pub(super) struct Programless {
+    from: usize,
+    to: usize,
+}
+
+impl Programless {
+    fn is(&mut self, text: &[u8], from: usize, to: usize) -> bool {
+        let programs: [&[u8]; 3] = [b"curl", b"wget", b"http"];
+        let is_known = self.from <= from && from <= self.to && self.to <= to;
+        // One may begin where the last look ended.
+        let new = if is_known { self.to.saturating_sub(3).max(from) } else { from };
+        if programs.iter().any(|program| holds(slice(text, new, to), program)) {
+            return false;
+        }
+        (self.from, self.to) = (if is_known { self.from } else { from }, to);
+        true
+    }
 }
 
 /// Whether this stands in a text, in letters of any size. A command may have several logins: each looks back as far, so only
@@ -91,19 +117,18 @@ pub(super) fn sql(text: &[u8], start: usize, end: usize) -> Option<Hit> {
 pub(super) fn account(text: &[u8], start: usize) -> Option<Hit> {
     let from = line_start(text, start, LINE);
     let line = slice(text, from, line_end(slice(text, 0, from + LINE), from)).trim_ascii_end();
+    // Part by part, as most lines end to be one at the first.
     let mut parts = line.splitn(5, |byte| *byte == b':');
-    let (host, port) = (parts.next()?, parts.next()?);
-    let (base, name, secret) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_word = |part: &[u8]| {
-        !part.is_empty() && part.iter().all(|byte| byte.is_ascii_alphanumeric() || b"*_-.$".contains(byte))
-    };
-    let is_port = port == b"*" || port.iter().all(u8::is_ascii_digit);
-    let is_line = is_word(host) && is_port && is_word(base) && is_word(name);
+    let is_word = |part: &&[u8]| !part.is_empty() && PART.run(part, 0) == part.len();
+    parts.next().filter(is_word)?;
+    parts.next().filter(|port| *port == b"*" || port.iter().all(u8::is_ascii_digit))?;
+    parts.next().filter(is_word)?;
+    parts.next().filter(is_word)?;
+    let secret = parts.next()?;
     let is_secret = secret.len() >= 6
+        && memchr::memchr2(b' ', b':', secret).is_none()
         && !secret.iter().all(u8::is_ascii_digit)
-        && !secret.contains(&b' ')
-        && !secret.contains(&b':')
         && !is_harmless(secret);
     let end = from + line.len();
-    (is_line && is_secret).then_some(Hit::ended(end - secret.len(), end))
+    is_secret.then_some(Hit::ended(end - secret.len(), end))
 }

@@ -67,35 +67,26 @@ pub(super) fn attribute(text: &[u8], first: usize, closed: usize) -> Option<Hit>
     }
     let find = |from: usize| value::find(text, first, from, Written::Set);
     let after = slice(text, closed, closed + 2 * TAG);
-    let end = nth_attribute(after.iter().copied());
-    let after = slice(after, 0, after.iter().take(end).position(|b| b"<>\n".contains(b)).unwrap_or(end));
+    let end = memchr::memchr_iter(b'=', after).nth(ATTRIBUTES).unwrap_or(after.len());
+    let after = slice(after, 0, memchr::memchr3(b'<', b'>', b'\n', slice(after, 0, end)).unwrap_or(end));
     if let Some(place) = value_of(after) {
         return find(closed + place);
     }
     let lead = slice(text, first.saturating_sub(2 * TAG), first);
-    let back = nth_attribute(lead.iter().rev().copied());
-    let lead = slice(lead, lead.len() - back, lead.len());
-    let open = lead.iter().rposition(|byte| b"<>\n".contains(byte))?;
+    let back = memchr::memrchr_iter(b'=', lead).nth(ATTRIBUTES).map_or(0, |place| place + 1);
+    let lead = slice(lead, back, lead.len());
+    let open = memchr::memrchr3(b'<', b'>', b'\n', lead)?;
     let lead = slice(lead, open, lead.len());
     let place = value_of(lead).filter(|_| at(lead, 0) == Some(b'<'))?;
     find(first - lead.len() + place).filter(|hit| hit.start != first)
 }
 
-/// How many bytes hold so many attributes.
-fn nth_attribute(bytes: impl ExactSizeIterator<Item = u8>) -> usize {
-    let (mut seen, length) = (0, bytes.len());
-    for (place, byte) in bytes.enumerate() {
-        seen += usize::from(byte == b'=');
-        if seen > ATTRIBUTES {
-            return place;
-        }
-    }
-    length
-}
-
 /// Where the quote after ` value=` stands.
 fn value_of(tag: &[u8]) -> Option<usize> {
     let name = b" value=";
-    let found = tag.windows(name.len()).position(|window| window.eq_ignore_ascii_case(name))?;
-    Some(found + name.len()).filter(|place| at(tag, *place).is_some_and(|byte| b"\"'".contains(&byte)))
+    let is_it = |end: &usize| {
+        end.checked_sub(name.len()).is_some_and(|start| slice(tag, start, *end).eq_ignore_ascii_case(name))
+    };
+    let found = memchr::memchr_iter(b'=', tag).map(|place| place + 1).find(is_it)?;
+    Some(found).filter(|place| at(tag, *place).is_some_and(|byte| b"\"'".contains(&byte)))
 }

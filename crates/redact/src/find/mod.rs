@@ -31,7 +31,7 @@ pub(crate) use home::Homes;
 pub(crate) use random::is_run;
 pub(crate) use unseen::{Seen, parted};
 
-use crate::bytes::{ByteSet, at, before, line_end, line_start, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, line_end, line_start, slice, stands_before, until_blank};
 use crate::machine::Carry;
 use anchors::Anchors;
 use below::Below;
@@ -97,12 +97,11 @@ impl Body {
     /// Where the body that starts at `from` ends.
     pub(crate) fn end(self, text: &[u8], from: usize) -> usize {
         let rest = slice(text, from, text.len());
-        let until = |stop: fn(&u8) -> bool| from + rest.iter().position(stop).unwrap_or(rest.len());
         match self {
             Self::Ended => from,
             Self::Of(set) => set.run(text, from),
-            Self::Word => until(u8::is_ascii_whitespace),
-            Self::Line => until(|byte| *byte == b'\n'),
+            Self::Word => from + until_blank(rest),
+            Self::Line => from + memchr::memchr(b'\n', rest).unwrap_or(rest.len()),
             Self::Quoted { quote, escapes } => quoted_end(text, from, quote, escapes),
         }
     }
@@ -343,7 +342,7 @@ fn until_block(
     let mut last = (from, from);
     // Where anchors end that are of no name with a value.
     let mut nameless = from..from;
-    let mut dull = Dull::default();
+    let (mut dull, mut programless) = (Dull::default(), login::Programless::default());
     let mut anchors = Anchors::new(text, from);
     while let Some((start, end, kind)) = anchors.next() {
         if start >= limit {
@@ -357,7 +356,7 @@ fn until_block(
             Kind::Token(rule) => token::find(text, start, rule, &mut dull),
             Kind::Bearer => token::bearer(text, end),
             Kind::Basic => login::basic(text, start, end),
-            Kind::Login => login::option(text, start, end),
+            Kind::Login => login::option(text, start, end, &mut programless),
             Kind::Option => command::option(text, start),
             Kind::Account => login::account(text, start),
             Kind::Sql => login::sql(text, start, end),

@@ -5,7 +5,7 @@
 
 use super::dull::Dull;
 use super::{field, value};
-use crate::bytes::{at, before, is_one_of, skip_blanks, slice};
+use crate::bytes::{at, before, is_one_of, skip_blanks, slice, until_blank};
 
 /// Whether the name at `first..last`, with an anchor at `start..end`, is only named. It is not said of names that go on in
 /// an unusual way.
@@ -53,8 +53,7 @@ fn is_followed(text: &[u8], start: usize, first: usize, last: usize) -> bool {
     let small = word.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
     let small = small + usize::from(at(word, small).is_some_and(|byte| is_one_of(byte, b",.:")));
     let is_word = at(word, small).is_some_and(|byte| byte.is_ascii_whitespace()) || {
-        let end = word.iter().position(u8::is_ascii_whitespace).unwrap_or(word.len());
-        !value::looks_random(slice(word, 0, end))
+        !value::looks_random(slice(word, 0, until_blank(word)))
     };
     is_word && !value::begins_line(text, first)
 }

@@ -1,10 +1,15 @@
 //! Credentials in URLs: `scheme://user:secret@host` and `scheme://secret@host`.
 
 use super::Hit;
-use crate::bytes::{before, mixed, slice};
+use crate::bytes::{ByteSet, before, mixed, slice};
 
 /// Longest user information that is looked for.
 const LOOK: usize = 1024;
+
+/// What may end an address: blanks, what controls, quotes, and a colon, which may be the next one's.
+static OVER: ByteSet = ByteSet::of(
+    b"\0\x01\x02\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b\x1c\x1d\x1e\x1f\x7f \"'`<>:",
+);
 
 /// `start` is the colon of `://`, `end` what follows it.
 pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
@@ -12,12 +17,10 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
         return None;
     }
     let window = slice(text, end, end + LOOK);
-    let is_over =
-        |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>".contains(byte);
     // The next address is looked at for itself.
     let is_next = |place: usize| slice(window, place, place + 3) == b"://";
-    let over =
-        window.iter().enumerate().position(|(place, byte)| is_over(byte) || *byte == b':' && is_next(place));
+    let may_end = |(place, byte): (usize, &u8)| OVER.has(*byte) && (*byte != b':' || is_next(place));
+    let over = window.iter().enumerate().position(may_end);
     let word = window.get(..over.unwrap_or(window.len()))?;
     let authority = word.get(..word.iter().position(|byte| b"/?#".contains(byte)).unwrap_or(word.len()))?;
     let colon = authority.iter().position(|byte| *byte == b':');

@@ -1,7 +1,7 @@
 //! Where the value of a secret name ends, and whether it is one.
 
 use super::{Body, Hit, list};
-use crate::bytes::{ByteSet, at, before, is_one_of, skip_blanks, slice, stands_before};
+use crate::bytes::{ByteSet, at, before, is_one_of, skip_blanks, slice, stands_before, until_blank};
 use crate::words::Words;
 
 /// How a value is written after its name: how sure we are.
@@ -134,7 +134,7 @@ fn one(text: &[u8], first: usize, from: usize, written: Written) -> Option<Hit> 
     };
     let written = if is_marked_up { Written::Set } else { written };
     let head = slice(text, from, from + LOOK);
-    let word = head.get(..head.iter().position(u8::is_ascii_whitespace).unwrap_or(head.len()))?;
+    let word = slice(head, 0, until_blank(head));
     // Most often this alone decides.
     match written {
         Written::Compared | Written::Passed => return None,

@@ -1,9 +1,9 @@
-use access::{RestoreWorktree, Permit};
+use access::{Permit, SetTier};
 use store::Store;
 
-async fn twice(store: &Store, permit: Permit<RestoreWorktree>) {
-    drop(store.restore_worktree(permit.clone()).await);
-    drop(store.restore_worktree(permit).await);
+async fn twice(store: &Store, permit: Permit<SetTier>) {
+    drop(store.set_tier(permit.clone()).await);
+    drop(store.set_tier(permit).await);
 }
 
 fn main() {}

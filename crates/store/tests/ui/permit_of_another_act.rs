@@ -2,7 +2,7 @@ use access::{Permit, ReadWorktree};
 use store::Store;
 
 async fn swap(store: &Store, permit: Permit<ReadWorktree>) {
-    drop(store.restore_worktree(permit).await);
+    drop(store.set_tier(permit).await);
 }
 
 fn main() {}

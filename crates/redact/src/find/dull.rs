@@ -12,6 +12,8 @@ const AHEAD: usize = 256;
 pub(super) struct Dull {
     from: usize,
     to: usize,
+    /// A stretch without a newline and a sign of equality, which is what a cookie has.
+    bare: (usize, usize),
 }
 
 impl Dull {
@@ -19,6 +21,17 @@ impl Dull {
     #[inline]
     pub(super) const fn has(&self, from: usize, to: usize) -> bool {
         self.from <= from && to <= self.to
+    }
+
+    /// Whether a sign of equality stands here, in the same line.
+    pub(super) fn has_sign(&mut self, text: &[u8], from: usize, to: usize) -> bool {
+        if self.bare.0 <= from && to <= self.bare.1 {
+            return false;
+        }
+        let ahead = slice(text, from, to.saturating_add(AHEAD));
+        let end = from + memchr::memchr2(b'=', b'\n', ahead).unwrap_or(ahead.len());
+        self.bare = (from, end);
+        end < to && text.get(end) == Some(&b'=')
     }
 
     /// Whether this is one.

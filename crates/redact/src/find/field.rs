@@ -186,7 +186,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize, dull: &mut Dull) -> Op
     }
     // The whole line is its value.
     if tail == 0 && slice(text, start, end).eq_ignore_ascii_case(b"cookie") {
-        return header::find(text, first, last).map(Found::Hit);
+        return header::find(text, first, last, dull).map(Found::Hit);
     }
     // The anchor of the last word of a name does the work for the whole name.
     let mut plain = [0; SIGNIFICANT];
@@ -203,7 +203,7 @@ pub(super) fn find(text: &[u8], start: usize, end: usize, dull: &mut Dull) -> Op
         _ => false,
     };
     if is_header {
-        return header::find(text, first, last).map(Found::Hit);
+        return header::find(text, first, last, dull).map(Found::Hit);
     }
     // `process.env.AUTH`
     let last_part = || spelled.rsplit(|byte| *byte == b'.').next().unwrap_or_default();

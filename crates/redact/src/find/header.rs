@@ -1,10 +1,11 @@
 //! Headers whose whole value is secret: `Authorization` of any scheme, `Cookie`, `Set-Cookie`.
 
+use super::dull::Dull;
 use super::value::{Opening, Written, is_code, is_harmless, is_identifier, looks_random};
 use super::{Body, Hit, field, list};
 use crate::bytes::{at, before, is_one_of, skip_blanks, slice};
 
-pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
+pub(super) fn find(text: &[u8], first: usize, last: usize, dull: &mut Dull) -> Option<Hit> {
     let (from, written) = field::separator(text, first, last).or_else(|| by_scheme(text, last))?;
     // `Authorization:[Bearer …]` of Go
     if at(text, from) == Some(b'[')
@@ -39,7 +40,7 @@ pub(super) fn find(text: &[u8], first: usize, last: usize) -> Option<Hit> {
     let quote = before(text, first).filter(|byte| b"\"'`".contains(byte));
     // Whether it is one is decided by its first bytes; only then is its end looked for.
     let head = slice(text, 0, from.saturating_add(LOOK));
-    if !may_hold(slice(head, from, head.len()), text, first, last, written) {
+    if !may_hold(from, text, first, last, written, dull) {
         return None;
     }
     let value = slice(text, from, unquoted_end(head, from, quote)).trim_ascii();
@@ -90,12 +91,13 @@ fn by_scheme(text: &[u8], last: usize) -> Option<(usize, Written)> {
 
 /// What is decided most often, and by what stands there whether or not it is all of the value: a cookie has a sign in it,
 /// and a sentence names no scheme.
-fn may_hold(head: &[u8], text: &[u8], first: usize, last: usize, written: Written) -> bool {
+fn may_hold(from: usize, text: &[u8], first: usize, last: usize, written: Written, dull: &mut Dull) -> bool {
     let is_cookie = before(text, last).is_some_and(|byte| byte.eq_ignore_ascii_case(&b'e'));
     if is_cookie {
-        return memchr::memchr2(b'=', b'\n', head).and_then(|place| at(head, place)) == Some(b'=');
+        return dull.has_sign(text, from, from.saturating_add(LOOK));
     }
     let is_apart = before(text, first).is_none_or(|byte| !is_one_of(byte, b"\"'`="));
+    let head = slice(text, from, from.saturating_add(LOOK));
     !(matches!(written, Written::Told | Written::Keyed) && is_apart) || has_scheme(head.trim_ascii_start())
 }
 

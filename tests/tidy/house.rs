@@ -116,8 +116,9 @@ fn sec_16_text_leaves_by_few_doors() {
 }
 
 /// The parts of the product that start a program, and what it gets of the environment.
-const STARTERS: [(&str, &str); 11] = [
+const STARTERS: [(&str, &str); 12] = [
     ("crates/runtime/src/trees/launcher.rs", "env_clear"),
+    ("crates/runtime/src/trees/ssh.rs", "env_clear"),
     (
         "crates/agent/src/tools/minder.rs",
         "the environment that the agent chose for the minder and what it minds",

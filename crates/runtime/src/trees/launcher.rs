@@ -301,7 +301,7 @@ fn refused(err: &str, done: &str) -> StoreError {
     if asks.iter().any(|text| err.contains(text)) {
         return StoreError::Unusable(format!(
             "it could not be {done}: the origin asks for a credential, or does not take the one that it got; keep one with \
-             `palisade secret add NAME --host HOST`, and register the repository with `--secret NAME`"
+             `palisade secret add NAME --host HOST`, and name it with `--secret` where the repository is registered"
         ));
     }
     // What git says behind that is the same for every reason.

@@ -241,8 +241,8 @@ impl Origin {
 fn signed(host: &str, port: u16, path: &str, credential: Option<Credential>) -> Result<Way, StoreError> {
     let Some(Credential { login, value }) = credential else {
         return Err(StoreError::Unusable(format!(
-            "an origin over ssh asks for a key; keep one with `palisade secret add NAME --host {host}:{port} < KEYFILE`, and \
-             register the repository with `--secret NAME`"
+            "an origin over ssh asks for a key; keep one with `palisade secret add NAME --host {host}:{port} < KEYFILE`, and name \
+             it with `--secret` where the repository is registered"
         )));
     };
     // Forges know everybody by one name.

@@ -242,7 +242,8 @@ impl Runtime {
             EndingOf::Delete => self.trees.end_tree(row.repo, row.id, tree, *files, true).await,
             // What lay there before is somebody's; what was being made is nobody's yet.
             EndingOf::Restore if row.files == Some(TreeFiles::Removed) => {
-                self.trees.unmake(row.repo, row.id, tree).await
+                // The branch stays, as it was before.
+                self.trees.drop_tree(row.repo, row.id, tree, git::Branch::Found).await
             }
             EndingOf::Restore => Ok(()),
         }

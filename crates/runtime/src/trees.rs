@@ -164,20 +164,21 @@ impl Trees {
         private(&self.repos)?;
         let made = folder.clone();
         let alone = self.alone(id).await;
-        // With what a fetch left that did not come to its end.
+        // With what a fetch left that did not come to its end. Alone until it is done, also if nobody waits for it any more.
         on_disk(move || {
+            let _alone = alone;
             let ours = Repository::make(&made)?;
             ours.comes_from(&comes_from)?;
             ours.sweep("refs/palisade/", &format!("/{COMING}/"))
         })
         .await?;
-        drop(alone);
         let listed = self.launcher.listed(&folder, &way).await?;
         let theirs = Theirs::read(&listed)?;
         let run = self.launcher.fetched(&folder, &way, COMING).await?;
-        let _alone = self.alone(id).await;
+        let alone = self.alone(id).await;
         let fetched = Fetched { usual: theirs.usual(), run: run.clone() };
         on_disk(move || {
+            let _alone = alone;
             let ours = Repository::open(&folder)?;
             let kept = format!("refs/palisade/{run}/");
             let come = ours.references(&format!("{kept}{COMING}/"))?;
@@ -334,15 +335,16 @@ impl Trees {
         .await
     }
 
-    /// Removes the tree of a worktree that is no more. Its branch stays, unless nothing was committed there.
+    /// Removes the tree of a worktree. A branch that was made for it stays, too, unless nothing was committed there.
     pub(crate) async fn drop_tree(
         self: &Arc<Self>,
         repo: RepoId,
         worktree: WorktreeId,
         tree: Tree,
+        branch: Branch,
     ) -> Result<(), StoreError> {
         let _alone = self.alone(repo).await;
-        self.give_up(Made { tree, repo, worktree, branch: Branch::Made }).await
+        self.give_up(Made { tree, repo, worktree, branch }).await
     }
 
     /// Removes a repository that is no more.

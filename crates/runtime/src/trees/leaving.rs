@@ -89,9 +89,13 @@ impl Trees {
         })
         .await?;
         self.launcher.pushed(&folder, &way, &commit, &to).await?;
-        let _alone = self.alone(repo).await;
+        let alone = self.alone(repo).await;
         let pushed = commit.clone();
-        on_disk(move || Repository::open(&folder)?.note(&format!("{THEIRS}{to}"), &pushed)).await?;
+        on_disk(move || {
+            let _alone = alone;
+            Repository::open(&folder)?.note(&format!("{THEIRS}{to}"), &pushed)
+        })
+        .await?;
         Ok(commit)
     }
 
@@ -105,7 +109,7 @@ impl Trees {
         goes: bool,
     ) -> Result<(), StoreError> {
         match (files, goes) {
-            (TreeFiles::Removed, _) => return self.drop_tree(repo, worktree, tree).await,
+            (TreeFiles::Removed, _) => return self.drop_tree(repo, worktree, tree, Branch::Made).await,
             (TreeFiles::Kept, false) => return Ok(()),
             (TreeFiles::Kept | TreeFiles::Cleaned, _) => {}
         }
@@ -163,17 +167,6 @@ impl Trees {
             }
         })
         .await
-    }
-
-    /// Takes away what was being made again when the daemon ended. The branch stays, as it was before.
-    pub(crate) async fn unmake(
-        self: &Arc<Self>,
-        repo: RepoId,
-        worktree: WorktreeId,
-        tree: Tree,
-    ) -> Result<(), StoreError> {
-        let _alone = self.alone(repo).await;
-        self.give_up(Made { tree, repo, worktree, branch: Branch::Found }).await
     }
 
     /// Where a tree stands, by what the repository tells; whether something lies there that is in no commit is not looked at.

@@ -192,6 +192,14 @@ fn acc_07_each_has_a_home_and_variables_of_their_own() {
     assert_eq!(bo.client.undo_task(&session, &undo).unwrap_err().status(), Some(403), "the session is hers");
     ana.client.undo_task(&session, &undo).unwrap();
     assert_eq!(ana.client.worktree_files(&worktree, "undone.txt").unwrap_err().status(), Some(404));
+
+    // With the session both homes go.
+    let own = host.data().join("runs/sessions").join(&session);
+    let homes =
+        [own.clone(), own.join("others").join(&bo.id)].map(|state| state.join("state/palisade/homes"));
+    assert!(homes.iter().all(|home| home.exists()), "{homes:?}");
+    ana.client.close_session(&session).unwrap();
+    crate::gateway_wire::until("a home is still there", || !homes.iter().any(|home| home.exists()));
 }
 
 /// The home in what was printed.

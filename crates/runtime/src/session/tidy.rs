@@ -6,13 +6,14 @@
 //!
 //! Invariant: nothing is removed of a session that is open, at work, or comes back with its worktree.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use model::SessionId;
 use tokio::task::JoinSet;
 
 use crate::Runtime;
+use crate::trees::Launcher;
 
 /// Sessions that are tidied up at once.
 const AT_ONCE: usize = 4;
@@ -22,8 +23,8 @@ const GOES: [&str; 2] = ["state/palisade/homes", "config"];
 impl Runtime {
     /// Finds sessions that may be over and were not tidied up, because the daemon ended before.
     pub(crate) async fn find_over(&self) {
-        let folder = self.trees.launcher().state_of("");
-        let found = tokio::task::spawn_blocking(move || untidy(&folder)).await.unwrap_or_default();
+        let trees = Arc::clone(&self.trees);
+        let found = tokio::task::spawn_blocking(move || untidy(trees.launcher())).await.unwrap_or_default();
         self.desk.are_over(found);
     }
 
@@ -44,9 +45,9 @@ impl Runtime {
                 return;
             }
         }
-        let state = self.trees.launcher().state_of(&session.to_string());
+        let trees = Arc::clone(&self.trees);
         let removed = tokio::task::spawn_blocking(move || {
-            GOES.iter().try_for_each(|place| files::remove::tree(&state.join(place)))
+            goes(trees.launcher(), session).iter().try_for_each(|place| files::remove::tree(place))
         });
         match removed.await {
             Ok(Ok(())) => {}
@@ -58,9 +59,15 @@ impl Runtime {
     }
 }
 
+/// What goes of a session, wherever that is: the homes of all for whom an agent was at work there.
+fn goes(launcher: &Launcher, session: SessionId) -> Vec<PathBuf> {
+    let states = launcher.states_of(&session.to_string());
+    states.iter().flat_map(|state| GOES.map(|place| state.join(place))).collect()
+}
+
 /// Sessions that have what goes when they are over.
-fn untidy(folder: &Path) -> Vec<SessionId> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let has = |entry: &std::fs::DirEntry| GOES.iter().any(|place| entry.path().join(place).exists());
-    entries.filter(has).filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+fn untidy(launcher: &Launcher) -> Vec<SessionId> {
+    let entries = std::fs::read_dir(launcher.state_of("")).into_iter().flatten().flatten();
+    let sessions = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    sessions.filter(|session| goes(launcher, *session).iter().any(|place| place.exists())).collect()
 }

@@ -24,6 +24,8 @@ use super::ssh;
 const PATIENCE: Duration = Duration::from_mins(30);
 /// How long looking for changes may take.
 const LOOKING: Duration = Duration::from_secs(20);
+/// Where others than its creator have what a session keeps for them.
+const OTHERS: &str = "others";
 /// What is made for one run and goes with it, by how its name begins.
 const SIGNING: &str = "s-";
 const RULES: &str = "rules-";
@@ -224,8 +226,16 @@ impl Launcher {
         let own = self.state_of(&session.id.to_string());
         match asked_by == session.creator {
             true => own,
-            false => own.join("others").join(asked_by.to_string()),
+            false => own.join(OTHERS).join(asked_by.to_string()),
         }
+    }
+
+    /// All places where runs of a session keep their state: its creator's, and those of others who asked there.
+    pub(crate) fn states_of(&self, name: &str) -> Vec<PathBuf> {
+        let own = self.state_of(name);
+        let others = std::fs::read_dir(own.join(OTHERS)).into_iter().flatten().flatten();
+        let others: Vec<PathBuf> = others.map(|entry| entry.path()).collect();
+        [vec![own], others].concat()
     }
 
     /// A program of an agent, where those are looked for.

@@ -243,10 +243,18 @@ pub(crate) fn skip_blanks(text: &[u8], from: usize, most: usize) -> usize {
 /// at one by one, and then a block at once.
 pub(crate) fn until_blank(text: &[u8]) -> usize {
     const FEW: usize = 16;
-    let few = slice(text, 0, FEW).iter().position(u8::is_ascii_whitespace);
+    if let Some(few) = slice(text, 0, FEW).iter().position(u8::is_ascii_whitespace) {
+        return few;
+    }
     let is_blank = |byte: u8| (byte == b' ') | within(byte, b'\t', b'\n') | within(byte, 0x0c, b'\r');
     let of = |block: &[u8; BLOCK]| members(block, is_blank);
-    few.or_else(|| each_block(text, FEW.min(text.len()), of).next()).unwrap_or(text.len())
+    // Most that is looked at has a block, which is not copied for it.
+    let from = match text.first_chunk().map(of) {
+        Some(0) => BLOCK,
+        Some(blanks) => return length(blanks.trailing_zeros()),
+        None => FEW.min(text.len()),
+    };
+    each_block(text, from, of).next().unwrap_or(text.len())
 }
 
 /// Where the line that `from` is in begins, looking back no more than `most`.

@@ -276,6 +276,21 @@ fn sec_12_a_secret_far_behind_in_a_list_is_found() {
     }
 }
 
+#[test]
+fn sec_12_a_value_below_its_name_is_masked_however_long_its_line_is() {
+    let redactor = Redactor::new();
+    let secret = "fd6754a2e5d819f865bde4b3eed5977492c3e3acdd4484bfc21b54585041725f";
+    for length in [0, 900, 1_000, 2_000, 10_000] {
+        let rest = "words ".repeat(length / 6);
+        for text in [
+            format!("<key>static_private_key</key>\n<string>{secret}</string>{rest}\n"),
+            format!("- name: DB_PASSWORD\n  value: {secret} {rest}\n"),
+        ] {
+            assert!(!redactor.scrub(&text).contains(secret), "{length}: {text}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(streamed::the_same_each_time(1_000))]
 

@@ -13,7 +13,7 @@ use crate::bytes::{at, before, is_one_of, line_end, line_start, mixed, skip_blan
 
 /// Longest line that is taken for a value.
 const LONGEST: usize = 1024;
-/// The same of one with a key in it, which is shorter once that is masked.
+/// The same of one with a key in it, which is shorter once that is masked, and of one that only begins with a value.
 const WITH_KEY: usize = 16 * 1024;
 /// Most bytes before a name in its line.
 const LEAD: usize = 96;
@@ -105,6 +105,12 @@ impl Below {
         Some(Self { kind, column: first - start, sign, passed: 0, has_key: false })
     }
 
+    /// Whether the next line, which begins here, is not further in: then none is a value.
+    pub(super) fn is_vain(&self, text: &[u8], next: usize) -> bool {
+        matches!(self.kind, Kind::Block | Kind::Items | Kind::Form)
+            && at(text, next).is_some_and(|byte| byte.is_ascii_alphanumeric())
+    }
+
     /// Whether the lines go on behind a key block that stands where they ended.
     pub(super) const fn has_key(&self) -> bool {
         self.has_key
@@ -117,7 +123,9 @@ impl Below {
             let end = line_end(text, from);
             let is_whole = matches!(self.kind, Kind::Block | Kind::Form);
             let has_key = || memchr::memmem::find(slice(text, from, end), BEGIN).is_some();
-            if end - from > LONGEST && !(is_whole && end - from <= WITH_KEY && has_key()) {
+            // What stands behind a value that has a name of its own in its line does not count.
+            let may_be_long = self.kind == Kind::Pair || is_whole && has_key();
+            if end - from > LONGEST && !(end - from <= WITH_KEY && may_be_long) {
                 return Rest::Ends(from);
             }
             let next = (end + 1).min(text.len());
@@ -233,6 +241,13 @@ impl Below {
 /// Where a line begins once the key block before it is masked, if only what begins lines stands between that and a name.
 fn behind_block(text: &[u8], first: usize) -> Option<usize> {
     let lead = slice(text, first.saturating_sub(BLANKS), first);
+    // Most often there is no dash at all.
+    if lead
+        .first_chunk::<BLANKS>()
+        .is_some_and(|lead| !lead.iter().fold(false, |has, byte| has | (*byte == b'-')))
+    {
+        return None;
+    }
     let between = memchr::memmem::rfind(lead, DASHES).and_then(|place| lead.get(place + DASHES.len()..))?;
     value::may_begin_line(between).then(|| first - between.len())
 }

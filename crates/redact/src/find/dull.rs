@@ -14,6 +14,8 @@ pub(super) struct Dull {
     to: usize,
     /// A stretch without a newline and a sign of equality, which is what a cookie has.
     bare: (usize, usize),
+    /// A stretch without a full stop, which parts of a token have between them.
+    whole: (usize, usize),
 }
 
 impl Dull {
@@ -32,6 +34,17 @@ impl Dull {
         let end = from + memchr::memchr2(b'=', b'\n', ahead).unwrap_or(ahead.len());
         self.bare = (from, end);
         end < to && text.get(end) == Some(&b'=')
+    }
+
+    /// Where the first full stop stands.
+    pub(super) fn dot(&mut self, text: &[u8], from: usize, to: usize) -> Option<usize> {
+        // What is known to have none is not looked at again.
+        let known = if self.whole.0 <= from && from < self.whole.1 { self.whole.1 } else { from };
+        let new = slice(text, known, to);
+        let dot = memchr::memchr(b'.', new).map(|dot| known + dot);
+        let first = if known > from { self.whole.0 } else { from };
+        self.whole = (first, dot.unwrap_or(known + new.len()));
+        dot
     }
 
     /// Whether this is one.
@@ -63,6 +76,21 @@ mod tests {
                 let to = from + length;
                 let expected = !mixed(slice(&text, from, to.min(text.len())));
                 assert_eq!(dull.is(&text, from, to), expected, "{from} to {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_stop_is_found_whatever_was_looked_at_before() {
+        let text = [&b"a".repeat(90)[..], b".", &b"b".repeat(40), b"..", &b"c".repeat(700)].concat();
+        // On and on, and here and there.
+        for step in [1, 3, 7, 31, 250] {
+            let mut dull = Dull::default();
+            for turn in 0..2 * text.len() {
+                let from = turn * step % text.len();
+                let to = from + 10 + turn % 300;
+                let expected = memchr::memchr(b'.', slice(&text, from, to)).map(|dot| from + dot);
+                assert_eq!(dull.dot(&text, from, to), expected, "{from} to {to}");
             }
         }
     }

@@ -9,7 +9,9 @@ use super::below::{Below, DASHES};
 use super::dull::Dull;
 use super::value::{self, Written};
 use super::{Hit, command, header, markup, passing};
-use crate::bytes::{ByteSet, at, before, is_one_of, line_start, mixed, skip_blanks, slice, stands_before};
+use crate::bytes::{
+    ByteSet, at, before, is_one_of, line_end, line_start, mixed, skip_blanks, slice, stands_before,
+};
 use crate::words::Words;
 
 /// Anchors: every secret name contains one of these.
@@ -222,7 +224,8 @@ pub(super) fn find(text: &[u8], start: usize, end: usize, dull: &mut Dull) -> Op
         return None;
     }
     if let Some(below) = Below::after(text, first, last, is_certain) {
-        return Some(Found::Below(below));
+        let is_vain = below.is_vain(text, line_end(text, last) + 1);
+        return (!is_vain).then_some(Found::Below(below));
     }
     if let Some(hit) = aside(text, first, last, name) {
         return Some(Found::Hit(hit));

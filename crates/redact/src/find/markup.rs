@@ -66,13 +66,18 @@ pub(super) fn attribute(text: &[u8], first: usize, closed: usize) -> Option<Hit>
         return None;
     }
     let find = |from: usize| value::find(text, first, from, Written::Set);
-    let after = slice(text, closed, closed + 2 * TAG);
+    let (lead, after) =
+        (slice(text, first.saturating_sub(2 * TAG), first), slice(text, closed, closed + 2 * TAG));
+    // Most often there is no such attribute.
+    let may_have = |tag: &[u8]| memchr::memchr2(b'v', b'V', tag).is_some();
+    if !may_have(after) && !may_have(lead) {
+        return None;
+    }
     let end = memchr::memchr_iter(b'=', after).nth(ATTRIBUTES).unwrap_or(after.len());
     let after = slice(after, 0, memchr::memchr3(b'<', b'>', b'\n', slice(after, 0, end)).unwrap_or(end));
     if let Some(place) = value_of(after) {
         return find(closed + place);
     }
-    let lead = slice(text, first.saturating_sub(2 * TAG), first);
     let back = memchr::memrchr_iter(b'=', lead).nth(ATTRIBUTES).map_or(0, |place| place + 1);
     let lead = slice(lead, back, lead.len());
     let open = memchr::memrchr3(b'<', b'>', b'\n', lead)?;

@@ -288,18 +288,13 @@ pub(crate) fn families(
         if !matches!(carry, Carry::Nothing) {
             return; // All of it was in the block or the secret.
         }
-        match until_block(text, resumed, limit, homes, finds) {
-            Some((next, block)) => {
-                *carry = match (block, around) {
-                    (Carry::Block(block), Some(below)) if next == line_end(text, resumed) + 1 => {
-                        Carry::Key(block, below)
-                    }
-                    (block, _) => block,
-                };
-                from = next;
-            }
-            None => return,
+        let Some(next) = until_block(text, resumed, limit, homes, carry, finds) else { return };
+        if let (Some(below), Carry::Block(block)) = (around, &*carry)
+            && next == line_end(text, resumed) + 1
+        {
+            *carry = Carry::Key(*block, below);
         }
+        from = next;
         if from >= text.len() {
             return;
         }
@@ -319,7 +314,7 @@ fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> (
         Carry::Key(block, below) => (block.end(text, from), Carry::Below(*below), None),
         Carry::Below(below) => {
             let rest = below.go_on(text, from, hits);
-            (rest, Carry::Nothing, Some(*below).filter(Below::has_key))
+            (rest, Carry::Nothing, below.has_key().then_some(*below))
         }
     };
     match rest {
@@ -331,14 +326,15 @@ fn resume(text: &[u8], from: usize, carry: &mut Carry, hits: &mut Vec<Hit>) -> (
     }
 }
 
-/// Finds everything up to the first block of key lines; where that block's lines begin.
+/// Finds everything up to the first block of key lines, which is carried on; where that block's lines begin.
 fn until_block(
     text: &[u8],
     from: usize,
     limit: usize,
     homes: Option<&Homes>,
+    carry: &mut Carry,
     finds: &mut Finds,
-) -> Option<(usize, Carry)> {
+) -> Option<usize> {
     let mut last = (from, from);
     // Where anchors end that are of no name with a value.
     let mut nameless = from..from;
@@ -364,7 +360,8 @@ fn until_block(
             Kind::Field => match field::find(text, start, end, &mut dull) {
                 Some(field::Found::Hit(hit)) => Some(hit),
                 Some(field::Found::Below(below)) => {
-                    return Some((line_end(text, end) + 1, Carry::Below(below)));
+                    *carry = Carry::Below(below);
+                    return Some(line_end(text, end) + 1);
                 }
                 Some(field::Found::Nameless(range)) => {
                     nameless = range;
@@ -377,7 +374,8 @@ fn until_block(
             Kind::KeyBody => match pem::body(text, start) {
                 Some(pem::Found::Block(hit, block)) => {
                     finds.hits.push(hit);
-                    return Some((line_end(text, hit.end) + 1, Carry::Block(block)));
+                    *carry = Carry::Block(block);
+                    return Some(line_end(text, hit.end) + 1);
                 }
                 Some(pem::Found::Inline(hit)) => Some(hit),
                 Some(pem::Found::Public(..) | pem::Found::PublicInline(_)) | None => None,
@@ -387,7 +385,8 @@ fn until_block(
                 Some(pem::Found::Inline(hit)) => Some(hit),
                 Some(pem::Found::Block(hit, block)) => {
                     finds.hits.push(hit);
-                    return Some((line_end(text, hit.end) + 1, Carry::Block(block)));
+                    *carry = Carry::Block(block);
+                    return Some(line_end(text, hit.end) + 1);
                 }
                 Some(pem::Found::Public(from, block)) => {
                     finds.headings.push((start, from));

@@ -30,6 +30,11 @@ fn is_followed(text: &[u8], start: usize, first: usize, last: usize) -> bool {
         Some(b' ') => skip_blanks(text, last, field::BLANKS),
         Some(b':') => skip_blanks(text, last + 1, field::BLANKS),
         Some(b'=') => return is_repeated(text, start, last),
+        Some(b'\\') => return is_escaped(text, last),
+        // A word at the end of its line, and no key or part of a form before it that says what it is.
+        Some(b'\n' | b'\r') => {
+            return before(text, first).is_none_or(|byte| !is_one_of(byte, b" \t\"':"));
+        }
         _ => return false,
     };
     let Some(next) = at(text, behind).filter(u8::is_ascii_alphabetic) else { return false };
@@ -74,6 +79,12 @@ fn is_dull(text: &[u8], anchor: &[u8], last: usize, dull: &Dull) -> bool {
         && at(text, from).is_some_and(|byte| is_one_of(byte, b"\"'"))
 }
 
+/// Whether the backslashes here escape no quote that closes the name: `token\nnext`.
+fn is_escaped(text: &[u8], last: usize) -> bool {
+    let slashes = slice(text, last, last + 4).iter().take_while(|byte| **byte == b'\\').count();
+    !at(text, last + slashes).is_some_and(|byte| is_one_of(byte, b"\"'`"))
+}
+
 /// `token=token`
 fn is_repeated(text: &[u8], start: usize, last: usize) -> bool {
     let end = last + 1 + last - start;
@@ -105,6 +116,11 @@ mod tests {
             ("Secret=Secret(\"word\")", false),
             ("a:token:b", true),
             ("a:token:=b", false),
+            ("token\\nnext", true),
+            ("{\\\"token\\\": 1}", false),
+            ("the-token\n", true),
+            ("name: token\n", false),
+            ("token\r\n", true),
         ] {
             let small = text.to_lowercase();
             let (start, length) =

@@ -244,7 +244,8 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule, dull: &mut Du
         _ => mixed(head),
     };
     let may_fit = match rule.shape {
-        Shape::Plain | Shape::Jwt | Shape::Id => true,
+        Shape::Plain | Shape::Id => true,
+        Shape::Jwt => begins_word(text, start) && at_jwt(text, start, dull),
         Shape::Rare => is_mixed() || head.iter().any(u8::is_ascii_digit),
         Shape::Word => begins_word(text, start) && is_mixed(),
         Shape::Bot | Shape::Azure => is_mixed(),
@@ -258,10 +259,9 @@ pub(super) fn find(text: &[u8], start: usize, rule: &'static Rule, dull: &mut Du
     let run = head.iter().take_while(|byte| rule.body.has(**byte)).count();
     let seen = head.get(..run).unwrap_or_default();
     let fits = match rule.shape {
-        Shape::Plain | Shape::Id => true,
+        Shape::Plain | Shape::Id | Shape::Jwt => true,
         Shape::Rare => mixed(seen) || seen.iter().any(u8::is_ascii_digit),
         Shape::Word => mixed(seen),
-        Shape::Jwt => begins_word(text, start) && at_jwt(text, start),
         Shape::Bot | Shape::Azure => mixed(seen),
     };
     if run < rule.min || !fits {
@@ -294,7 +294,7 @@ fn id(text: &[u8], start: usize, body: usize, rule: &Rule) -> Option<Hit> {
 }
 
 /// A header that names an algorithm, type or key, or a second part that is also base64 of `{"`.
-fn at_jwt(text: &[u8], start: usize) -> bool {
+fn at_jwt(text: &[u8], start: usize, dull: &mut Dull) -> bool {
     let head = slice(text, start, start + 8);
     if [b"eyJhbGci", b"eyJ0eXAi", b"eyJraWQi", b"eyJlbmMi", b"eyJqa3Ui", b"eyJ4NXQi"]
         .iter()
@@ -302,10 +302,10 @@ fn at_jwt(text: &[u8], start: usize) -> bool {
     {
         return true;
     }
-    let window = slice(text, start, start + 512);
     // Many bytes are looked at together first: most often there is none, or another part follows.
-    let dot = memchr::memchr(b'.', window).filter(|dot| slice(window, *dot, dot + 4) == b".eyJ");
-    dot.is_some_and(|dot| slice(window, 0, dot).iter().all(|byte| WORD.has(*byte)))
+    let end = start + 512;
+    let dot = dull.dot(text, start, end).filter(|dot| slice(text, *dot, end.min(dot + 4)) == b".eyJ");
+    dot.is_some_and(|dot| slice(text, start, dot).iter().all(|byte| WORD.has(*byte)))
 }
 
 /// What follows the word `bearer`, wherever it stands.

@@ -57,11 +57,14 @@ impl Opening {
 /// How long what stands around a quoted value is: `["`, `Some("`, `[]string{"`.
 fn wrapped(text: &[u8], from: usize) -> usize {
     const AROUND: &[&[u8]] =
-        &[b"[]string{", b"[ ", b"[", b"Some(", b"Sensitive(", b"Secret(", b"String::from(", b"PASSWORD("];
-    match at(text, from) {
-        Some(b'[' | b'S' | b'P') => {
+        &[b"[]string{", b"Some(", b"Sensitive(", b"Secret(", b"String::from(", b"PASSWORD("];
+    match slice(text, from, from + 2) {
+        [b'[', b' '] => 2,
+        [b'[', next] if *next != b']' => 1,
+        [b'['] => 1,
+        [b'S' | b'P' | b'[', ..] => {
             let around = AROUND.iter().find(|around| slice(text, from, from + around.len()) == **around);
-            around.map_or(0, |around| around.len())
+            around.map_or(usize::from(at(text, from) == Some(b'[')), |around| around.len())
         }
         _ => 0,
     }

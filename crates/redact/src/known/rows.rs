@@ -11,7 +11,7 @@ const SAMPLE: usize = 8;
 const FAR: usize = 24;
 const NEAR: usize = 8;
 /// How many of these are ruled out together.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 16;
 /// How many before these are looked at next, and as many behind them.
 const BEFORE: usize = (BLOCK - SAMPLE) / 2;
 
@@ -66,7 +66,7 @@ const fn high(sample: u64) -> u64 {
 #[inline]
 const fn bad(sample: u64) -> u64 {
     // Of these digits `8` and `9` have a bit, the others have not what `4` to `7` have, and all lack what `2`, `3` and a colon have.
-    let outside = sample << 1 & sample << 2 & !(sample << 5) & (sample << 3 | !(sample << 4));
+    let outside = sample << 2 & !(sample << 5) & (sample << 3 | !(sample << 4));
     (sample | outside) & each(0x40)
 }
 
@@ -153,17 +153,15 @@ impl Rows {
         let (groups, few) = parts.as_chunks::<AT_ONCE>();
         let mut place = from;
         for group in groups {
-            // Most often none can be, which is said of all together, as the processor cannot guess which of them is one.
-            if group.iter().fold(false, |some, part| some | (letters(sample(part)) == 0)) {
-                let mut here =
-                    group.iter().rev().fold(0_u32, |bits, part| bits << 1 | self.here(sample(part)));
-                while here != 0 {
-                    let sampled = place + here.trailing_zeros() as usize * APART;
-                    if self.may_be_around(text, sampled) {
-                        return Some(sampled);
-                    }
-                    here &= here - 1;
+            let mut here = self.not_ruled_out(group);
+            while here != 0 {
+                let sampled = place + here.trailing_zeros() as usize * APART;
+                if self.may_be_here(sample(text.get(sampled..).unwrap_or_default()))
+                    && self.may_be_around(text, sampled)
+                {
+                    return Some(sampled);
                 }
+                here &= here - 1;
             }
             place += AT_ONCE * APART;
         }
@@ -182,10 +180,17 @@ impl Rows {
         may_begin(sample) & self.may_be_paired(sample) & self.may_be_printed(sample)
     }
 
-    /// The same as a bit.
+    /// Which of some samples have neither letters from `h` on nor two side by side that are of no value, as most have: a bit for
+    /// each. All of them together, as the processor compares many at once and cannot guess which of them is one.
     #[inline]
-    const fn here(self, sample: u64) -> u32 {
-        self.may_be_here(sample) as u32
+    fn not_ruled_out<const APART: usize>(self, group: &[[u8; APART]; AT_ONCE]) -> u32 {
+        let mut ruled_out = [0; AT_ONCE];
+        for (slot, part) in ruled_out.iter_mut().zip(group) {
+            let sample = part.first_chunk().map_or(u64::MAX, |sample| u64::from_le_bytes(*sample));
+            let bad = bad(sample);
+            *slot = letters(sample) | bad & bad >> 8 & self.if_printed;
+        }
+        ruled_out.iter().rev().fold(0, |bits, ruled_out| bits << 1 | u32::from(*ruled_out == 0))
     }
 
     /// Whether enough around the sample here may be a row.

@@ -53,22 +53,24 @@ impl Writing {
         }
     }
 
-    /// Which of them these two bytes may be a sign of. What most lines have is none.
-    const fn may_begin(first: Option<u8>, second: Option<u8>) -> &'static [Self] {
-        match (first, second) {
-            (Some(b'%'), _) => &[Self::Url, Self::Form],
-            (Some(b'\\'), Some(b'x' | b'u' | b'\'' | b'0'..=b'3')) => &[Self::String],
-            (Some(b'\\'), Some(b'n' | b'r')) => &[Self::Wrapped],
-            (Some(b'&'), Some(b'#' | b'a' | b'e' | b'g' | b'l' | b'q' | b's')) => &[Self::Markup],
-            (Some(0), _) => &[Self::Wide],
+    /// Which of them these bytes may begin with a sign of. What most lines have is none.
+    const fn may_begin(text: &[u8]) -> &'static [Self] {
+        match text {
+            [b'%', ..] => &[Self::Url, Self::Form],
+            [b'\\', b'x' | b'u' | b'\'' | b'0'..=b'3', ..] => &[Self::String],
+            [b'\\', b'n' | b'r', ..] => &[Self::Wrapped],
+            [b'&', b'#', ..]
+            | [b'&', b'a', b'm' | b'p', ..]
+            | [b'&', b'g' | b'l', b't', ..]
+            | [b'&', b'e' | b'q' | b's', b'q' | b'u' | b'o', ..] => &[Self::Markup],
+            [0, ..] => &[Self::Wide],
             _ => &[],
         }
     }
 
     /// Whether this tells that a line is written so.
     fn tells(self, text: &[u8], place: usize) -> bool {
-        Self::may_begin(at(text, place), at(text, place + 1)).contains(&self)
-            && self.read(text, place).is_some()
+        Self::may_begin(slice(text, place, text.len())).contains(&self) && self.read(text, place).is_some()
     }
 
     /// What stands here instead of what is written: how long that is, and for what byte or character.
@@ -182,7 +184,7 @@ pub(super) fn find(
     // Where each of them is done: a line is read once.
     let mut done = [from; WRITINGS];
     let mut look = |place: usize| {
-        for writing in Writing::may_begin(at(text, place), at(text, place + 1)) {
+        for writing in Writing::may_begin(slice(text, place, text.len())) {
             let done = done.get_mut(*writing as usize).filter(|done| place >= **done);
             if let Some(done) = done.filter(|_| writing.read(text, place).is_some()) {
                 *done = line_end(text, place);

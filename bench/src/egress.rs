@@ -49,6 +49,7 @@ pub(crate) fn part(name: &str, argument: &str) -> anyhow::Result<()> {
         "bare" => bare::serve(),
         "client" => client::serve(),
         "storm" => client::storm(argument.parse()?),
+        "burn" => client::burn(),
         other => anyhow::bail!("there is no part `{other}`"),
     }
 }

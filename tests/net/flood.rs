@@ -81,3 +81,41 @@ for try in 1 2 3 4 5; do curl -fsS -m 10 -o /dev/null http://site.test/after && 
         );
     }
 }
+
+#[test]
+fn adv_n16_connections_that_come_faster_than_anybody_needs_them_are_refused_before_the_proxy_has_them() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.http(PUBLIC, 80);
+        let script = "python3 - <<'X'
+import collections, errno, socket, threading, time
+to = (socket.gethostbyname('site.test'), 80)
+held, came = [], collections.Counter()
+for i in range(6000):
+    s = socket.socket(); s.setblocking(False); s.connect_ex(to); held.append(s)
+time.sleep(0.2)
+for s in held: came[s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)] += 1
+print(came[errno.ECONNREFUSED] > 2000, sum(came.values()))
+# What stays inside is nobody's business, however fast it comes.
+listener = socket.create_server(('127.0.0.1', 0)); count = 0
+def take():
+    while True: listener.accept()[0].close()
+threading.Thread(target=take, daemon=True).start()
+for i in range(4000):
+    with socket.create_connection(listener.getsockname()): count += 1
+print(count)
+for s in held: s.close()
+X
+for try in 1 2 3 4 5 6; do curl -fsS -m 5 -o /dev/null http://site.test/after && echo again && break; sleep 0.5; done";
+        let said = world.run(&["--allow", "site.test:80"], script).ok();
+        assert_eq!(said.out, "True 6000\n4000\nagain\n", "{who:?} {}", said.err);
+        said.tells("connections come faster than a sandbox may begin them");
+        assert_eq!(server.asked(), ["GET /after HTTP/1.1"], "{who:?}");
+        let entries = world.entries("network.connect");
+        let is_flood = |entry: &&ledger::Entry| {
+            entry.decision == ledger::Decision::Refused && format!("{entry:?}").contains("come faster")
+        };
+        // Told, and not each of them.
+        assert!((1..10).contains(&entries.iter().filter(is_flood).count()), "{who:?} {entries:?}");
+    }
+}

@@ -3,9 +3,11 @@
 //! The same program runs in the sandbox and beside it, so what differs is the way and nothing else. It is one thread, so
 //! that servers and proxies have the rest of the machine.
 
+use std::future::poll_fn;
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -73,6 +75,8 @@ pub(super) enum What {
     Hang,
     /// Connections that need not be answered, from many processes.
     HalfOpen,
+    /// As many processes, and no connections.
+    Compute,
 }
 
 /// What came of it.
@@ -124,7 +128,8 @@ async fn done(task: Task, held: &mut Held) -> anyhow::Result<Figures> {
     match task {
         Task::Bulk { via, port, bytes } => bulk(via, port, bytes).await,
         Task::Connects { via, port, count } => connects(via, port, count).await,
-        Task::Hold { count, what: What::HalfOpen } => half_open(count, held).await,
+        Task::Hold { count, what: What::HalfOpen } => crowd(count, "storm", held).await,
+        Task::Hold { count, what: What::Compute } => crowd(count, "burn", held).await,
         Task::Hold { count, what } => hold(count, what, held).await,
         Task::Release => {
             held.tasks.shutdown().await;
@@ -245,7 +250,7 @@ async fn open(to: SocketAddr, what: What) -> anyhow::Result<TcpStream> {
             stream.write_all(&asked(1)).await?;
             stream.read_exact(&mut [0]).await?;
         }
-        What::Silent | What::HalfOpen => {}
+        What::Silent | What::HalfOpen | What::Compute => {}
         What::Drip | What::Bomb => {
             stream.write_all(format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n").as_bytes()).await?
         }
@@ -262,7 +267,9 @@ async fn stay(mut stream: TcpStream, what: What) {
         let sent = match what {
             What::Drip => stream.write_all(b"x").await,
             What::Bomb => stream.write_all(&b"x-more: and-more\r\n".repeat(64)).await,
-            What::Tunnel | What::Silent | What::Hang | What::HalfOpen => std::future::pending().await,
+            What::Tunnel | What::Silent | What::Hang | What::HalfOpen | What::Compute => {
+                std::future::pending().await
+            }
         };
         if sent.is_err() {
             return;
@@ -271,16 +278,15 @@ async fn stay(mut stream: TcpStream, what: What) {
     }
 }
 
-/// Processes that each have as many connections under way as they may.
-async fn half_open(count: usize, held: &mut Held) -> anyhow::Result<Figures> {
+/// Processes that each have as many connections under way as they may, or that only compute for as long as that takes.
+async fn crowd(count: usize, part: &str, held: &mut Held) -> anyhow::Result<Figures> {
     const EACH: usize = 8_000;
     let begun = Instant::now();
     let mut left = count;
     while left > 0 {
         let some = left.min(EACH);
         let mut other = std::process::Command::new(std::env::current_exe()?);
-        let other =
-            other.args(["egress-part", "storm", &some.to_string()]).stdout(std::process::Stdio::piped());
+        let other = other.args(["egress-part", part, &some.to_string()]).stdout(std::process::Stdio::piped());
         held.others.push(other.spawn()?);
         left -= some;
     }
@@ -292,24 +298,47 @@ async fn half_open(count: usize, held: &mut Held) -> anyhow::Result<Figures> {
     Ok(Figures { count: u64::try_from(count)?, seconds: begun.elapsed().as_secs_f64(), ..Figures::default() })
 }
 
-/// One of those processes.
+/// One of those that connect. It is ready when each connection has been begun.
 pub(super) fn storm(count: usize) -> anyhow::Result<()> {
     let one = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     one.block_on(async {
         let to = found(80).await?;
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
         for _ in 0..count {
+            let begun = begun.clone();
             tokio::spawn(async move {
-                let stream = TcpStream::connect(to).await;
+                let mut connects = Box::pin(TcpStream::connect(to));
+                let first = poll_fn(|cx| Poll::Ready(connects.as_mut().poll(cx))).await;
+                let _ = begun.send(());
+                let stream = match first {
+                    Poll::Ready(stream) => stream,
+                    Poll::Pending => connects.await,
+                };
                 std::future::pending::<()>().await;
                 drop(stream);
             });
         }
-        // Each has been begun when it is our turn again.
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        for _ in 0..count {
+            begins.recv().await.context("a connection was not begun")?;
+        }
         println!("ready");
         std::io::stdout().flush()?;
         std::future::pending::<anyhow::Result<()>>().await
     })
+}
+
+/// One of those that only compute.
+pub(super) fn burn() -> anyhow::Result<()> {
+    let until = Instant::now() + Duration::from_millis(1_500);
+    let mut number = 1u64;
+    while Instant::now() < until {
+        number = (0..10_000).fold(number, |number, more| number.wrapping_mul(31).wrapping_add(more));
+    }
+    println!("ready");
+    std::io::stdout().flush()?;
+    std::thread::sleep(PATIENCE);
+    ensure!(number != 0, "it came to nothing");
+    Ok(())
 }
 
 fn trusting(speaks: Http) -> anyhow::Result<tokio_rustls::TlsConnector> {

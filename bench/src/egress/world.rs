@@ -99,10 +99,19 @@ impl World {
         Ok(self.folder.path().join("proxies").join(path))
     }
 
-    /// A program in this internet, as root.
+    /// A program in this internet, as root. It has a session of its own, as our proxy has: processors are shared by sessions, so
+    /// everybody who is measured has the share of one.
     pub(super) fn inside(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["--net", "--mount", "--target", &self.holder.id().to_string(), "--", program]);
+        command.args([
+            "--net",
+            "--mount",
+            "--target",
+            &self.holder.id().to_string(),
+            "--",
+            "setsid",
+            program,
+        ]);
         command.stdin(Stdio::null());
         command
     }
@@ -130,12 +139,11 @@ impl World {
         Ok(Process(child))
     }
 
-    /// A client in this internet, without a sandbox. It has a session of its own, as one in a sandbox has: processors are
-    /// shared by sessions.
+    /// A client in this internet, without a sandbox.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let bench = self.folder.path().join("home/project/bench");
-        let mut command = self.as_user(&[("KEY", super::SECRET.to_owned())], Path::new("setsid"));
-        command.arg(&bench).args(["egress-part", "client", "."]);
+        let mut command = self.as_user(&[("KEY", super::SECRET.to_owned())], &bench);
+        command.args(["egress-part", "client", "."]);
         Client::start(command)
     }
 

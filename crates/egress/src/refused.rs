@@ -11,6 +11,8 @@ pub struct Packet {
     pub to: SocketAddr,
     /// The number of the protocol.
     pub protocol: u8,
+    /// It was refused because too many came at once, wherever they were going.
+    pub is_flood: bool,
 }
 
 impl Packet {
@@ -35,27 +37,37 @@ pub fn packets(mut bytes: &[u8]) -> Vec<Packet> {
         let length = usize::try_from(u32::from_ne_bytes([*l0, *l1, *l2, *l3])).unwrap_or(usize::MAX);
         // Both headers before the attributes.
         let attributes = bytes.get(20..length).filter(|_| u16::from_ne_bytes([*k0, *k1]) == PACKET);
-        found.extend(attributes.and_then(payload).and_then(packet));
+        found.extend(attributes.and_then(|all| packet(value(all, PAYLOAD)?, is_flood(all))));
         bytes = bytes.get(length.max(16).next_multiple_of(4)..).unwrap_or_default();
     }
     found
 }
 
-/// The bytes of the packet among its attributes.
-fn payload(mut attributes: &[u8]) -> Option<&[u8]> {
-    const PAYLOAD: u16 = 9;
+/// The attributes that are read: the bytes of the packet, and the word that the rule has for it.
+const PAYLOAD: u16 = 9;
+const WORD: u16 = 10;
+
+/// As the rule that refuses too many calls them, with the zero at its end.
+const FLOOD: &[u8] = b"flood\0";
+
+fn is_flood(attributes: &[u8]) -> bool {
+    value(attributes, WORD) == Some(FLOOD)
+}
+
+/// The value of one attribute.
+fn value(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
     loop {
         let ([l0, l1, k0, k1], _) = attributes.split_first_chunk::<4>()?;
         let length = usize::from(u16::from_ne_bytes([*l0, *l1]));
         let value = attributes.get(4..length)?;
-        if u16::from_ne_bytes([*k0, *k1]) & 0x3fff == PAYLOAD {
+        if u16::from_ne_bytes([*k0, *k1]) & 0x3fff == kind {
             return Some(value);
         }
         attributes = attributes.get(length.next_multiple_of(4)..)?;
     }
 }
 
-fn packet(bytes: &[u8]) -> Option<Packet> {
+fn packet(bytes: &[u8], is_flood: bool) -> Option<Packet> {
     let (address, protocol, rest): (IpAddr, u8, &[u8]) = match bytes.first()? >> 4 {
         4 => {
             let header = usize::from(bytes.first()? & 15) * 4;
@@ -72,15 +84,21 @@ fn packet(bytes: &[u8]) -> Option<Packet> {
         (6 | 17, [_, _, high, low, ..]) => u16::from_be_bytes([*high, *low]),
         _ => 0,
     };
-    Some(Packet { to: SocketAddr::new(address, port), protocol })
+    Some(Packet { to: SocketAddr::new(address, port), protocol, is_flood })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn message(payload: &[u8]) -> Vec<u8> {
+    fn message(word: &[u8], payload: &[u8]) -> Vec<u8> {
         let mut attributes = vec![8, 0, 1, 0, 1, 2, 3, 4];
+        if !word.is_empty() {
+            attributes.extend(u16::try_from(word.len() + 4).unwrap().to_ne_bytes());
+            attributes.extend(10u16.to_ne_bytes());
+            attributes.extend(word);
+            attributes.resize(attributes.len().next_multiple_of(4), 0);
+        }
         attributes.extend(u16::try_from(payload.len() + 4).unwrap().to_ne_bytes());
         attributes.extend(9u16.to_ne_bytes());
         attributes.extend(payload);
@@ -100,14 +118,15 @@ mod tests {
         v6.extend([0; 31]);
         v6.push(1);
         v6.extend([0, 1, 0, 53]);
-        let both = [message(&v4), message(&v6)].concat();
+        let both = [message(b"flood\0", &v4), message(b"", &v6)].concat();
         let found = packets(&both);
-        assert_eq!(found[0], Packet { to: "93.184.216.34:443".parse().unwrap(), protocol: 6 });
-        assert_eq!(found[1], Packet { to: "[::1]:53".parse().unwrap(), protocol: 17 });
+        let packet = |to: &str, protocol, is_flood| Packet { to: to.parse().unwrap(), protocol, is_flood };
+        assert_eq!(found[0], packet("93.184.216.34:443", 6, true));
+        assert_eq!(found[1], packet("[::1]:53", 17, false));
         for cut in 0..both.len() {
             assert!(packets(&both[..cut]).len() <= 2);
         }
-        assert_eq!(packets(&message(&v4[..18])), []);
+        assert_eq!(packets(&message(b"", &v4[..18])), []);
         assert_eq!(packets(&[0xff; 64]), []);
     }
 }

@@ -72,7 +72,8 @@ pub(crate) async fn say(inside: &TcpStream, answer: &[u8]) {
 pub(crate) async fn linger(inside: &TcpStream) {
     let _ = rustix::net::shutdown(inside, rustix::net::Shutdown::Write);
     let drains = async {
-        let mut bytes = [0; 4096];
+        // Not a part of what every connection that waits has.
+        let mut bytes = vec![0; 4096];
         for _ in 0..64 {
             if inside.readable().await.is_err() {
                 return;

@@ -50,50 +50,88 @@ fn wanted(host: &Host, port: u16) -> Wanted {
     Wanted { host: host.to_string(), port, ..Wanted::default() }
 }
 
+/// The pace at which connections are taken: many at once, and then as many as nobody notices who shares the processors. Those of
+/// a flood wait for each other.
+struct Pace {
+    left: u32,
+    since: Instant,
+}
+
+impl Pace {
+    const AT_ONCE: u32 = 256;
+    /// How many more there are after each moment.
+    const EACH: u32 = 16;
+    const MOMENT: Duration = Duration::from_millis(8);
+
+    fn from(now: Instant) -> Self {
+        Self { left: Self::AT_ONCE, since: now }
+    }
+
+    /// Whether it is somebody's turn.
+    fn is_there(&mut self, now: Instant) -> bool {
+        let moments = now.saturating_duration_since(self.since).as_nanos() / Self::MOMENT.as_nanos();
+        if moments > 0 {
+            let more = Self::EACH.saturating_mul(u32::try_from(moments).unwrap_or(u32::MAX));
+            (self.left, self.since) = (self.left.saturating_add(more).min(Self::AT_ONCE), now);
+        }
+        let is_there = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_there
+    }
+}
+
 /// Takes connections for as long as there are any.
 pub(crate) async fn accept(house: Arc<House>, listener: TcpListener) {
-    loop {
+    let mut pace = Pace::from(Instant::now());
+    while !house.is_closed() {
         if house.is_full() {
             tokio::time::sleep(REST).await;
             continue;
         }
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let open = house.opened();
-                let house = Arc::clone(&house);
-                tokio::spawn(FROM.scope(from, async move {
-                    serve(Arc::clone(&house), stream).await;
-                    house.ended().await;
-                    drop(open);
-                }));
-            }
-            Err(_) => tokio::time::sleep(REST).await,
+        let Ok((stream, from)) = listener.accept().await else {
+            tokio::time::sleep(REST).await;
+            continue;
+        };
+        while !pace.is_there(Instant::now()) {
+            tokio::time::sleep(Pace::MOMENT).await;
         }
-        if house.is_closed() {
-            return;
+        if house.quota.turns_away() {
+            // Nothing is kept for it, and nobody is told of it once more.
+            reset(&stream);
+            continue;
         }
+        let open = house.opened();
+        let house = Arc::clone(&house);
+        tokio::spawn(FROM.scope(from, async move {
+            serve(Arc::clone(&house), stream).await;
+            house.ended().await;
+            drop(open);
+        }));
     }
 }
 
+/// Serves one connection. There may be thousands that only wait, so what is large is kept for those that need it.
 async fn serve(house: Arc<House>, inside: TcpStream) {
     let _ = inside.set_nodelay(true);
     // Whoever connects to the listener itself was led here by nobody.
     let Some(to) = destination(&inside) else { return reset(&inside) };
-    if let Ok(from) = FROM.try_with(|from| *from) {
-        house.say(Report::Came { from, to }).await;
-    }
+    let port = to.port();
     if to.ip() == IpAddr::V4(names::SERVICE) {
-        if to.port() == PROXY_PORT {
+        if port == PROXY_PORT {
             return match house.quota.connection() {
-                Ok(_place) => crate::asked::serve(house, inside).await,
-                Err(over) => too_much(&house, over, &inside, &Host::Address(to.ip()), to.port()).await,
+                Ok(_place) => {
+                    came(&house, to).await;
+                    Box::pin(crate::asked::serve(house, inside)).await;
+                }
+                Err(over) => too_much(&house, over, &inside, &Host::Address(to.ip()), to).await,
             };
         }
         return reset(&inside);
     }
     if to.ip() == IpAddr::V4(names::TELLING) {
         let Ok(_place) = house.quota.connection() else { return reset(&inside) };
-        return crate::telling::serve(&house, inside, to.port()).await;
+        came(&house, to).await;
+        return Box::pin(crate::telling::serve(&house, inside, port)).await;
     }
     let host = match names::number(to.ip()) {
         None => Host::Address(to.ip()),
@@ -101,7 +139,8 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
             Some(name) => Host::Name(name),
             // It stands for no name of this sandbox.
             None => {
-                let wanted = wanted(&Host::Address(to.ip()), to.port());
+                came(&house, to).await;
+                let wanted = wanted(&Host::Address(to.ip()), port);
                 let why = "this address stands for no name that was asked for here".to_owned();
                 house.judged(&wanted, Verdict::Refused { why }, None).await;
                 return reset(&inside);
@@ -109,14 +148,27 @@ async fn serve(house: Arc<House>, inside: TcpStream) {
         },
     };
     match house.quota.connection() {
-        Ok(_place) => admit(house, host, to.port(), inside, Vec::new()).await,
-        Err(over) => too_much(&house, over, &inside, &host, to.port()).await,
+        Ok(_place) => {
+            came(&house, to).await;
+            admit(house, host, port, inside, Vec::new()).await;
+        }
+        Err(over) => too_much(&house, over, &inside, &host, to).await,
+    }
+}
+
+/// Tells that it came, before anything else of it is told: who asked is looked for while they are there.
+async fn came(house: &House, to: SocketAddr) {
+    if let Ok(from) = FROM.try_with(|from| *from) {
+        house.say(Report::Came { from, to }).await;
     }
 }
 
 /// Refuses what is one too many; a few at a time are told why.
-async fn too_much(house: &House, over: Over, inside: &TcpStream, host: &Host, port: u16) {
-    house.over(&wanted(host, port), over).await;
+async fn too_much(house: &House, over: Over, inside: &TcpStream, host: &Host, to: SocketAddr) {
+    if !house.quota.is_told(over) {
+        came(house, to).await;
+    }
+    house.over(&wanted(host, to.port()), over).await;
     let Ok(_room) = house.quota.explained.try_acquire() else { return reset(inside) };
     let first = first::read(inside, &mut Vec::new(), Waits::Glances).await.unwrap_or(First::Gone);
     refuse(inside, &first, &Verdict::Refused { why: over.to_string() }).await;
@@ -146,12 +198,13 @@ pub(crate) async fn admit(house: Arc<House>, host: Host, port: u16, inside: TcpS
     };
     let admitted = Admitted { house, host, port, inside, read };
     match (check(&admitted.host, look, &first), first) {
-        (_, First::Gone) => {}
+        // Nothing was said on it, so nothing is lost; and no port of the sandbox rests for a minute because of it.
+        (_, First::Gone) => reset(&admitted.inside),
         (Err(why), first) => refused(admitted, &first, why).await,
-        (Ok(()), First::Http) => crate::http::serve(admitted).await,
-        (Ok(()), First::Tls(_)) if look == Look::Inspect => crate::tls::serve(admitted).await,
-        (Ok(()), First::Silent) => pass(admitted, true).await,
-        (Ok(()), First::Tls(_) | First::OddTls(_) | First::Other) => pass(admitted, false).await,
+        (Ok(()), First::Http) => Box::pin(crate::http::serve(admitted)).await,
+        (Ok(()), First::Tls(_)) if look == Look::Inspect => Box::pin(crate::tls::serve(admitted)).await,
+        (Ok(()), First::Silent) => Box::pin(pass(admitted, true)).await,
+        (Ok(()), First::Tls(_) | First::OddTls(_) | First::Other) => Box::pin(pass(admitted, false)).await,
     }
 }
 
@@ -245,7 +298,7 @@ async fn pass(admitted: Admitted, is_silent: bool) {
             house.judged(&wanted, Verdict::Refused { why }, None).await;
             return reset(&inside);
         }
-        dialled = dial(&generation.rules, &host, port) => dialled,
+        dialled = Box::pin(dial(&generation.rules, &host, port)) => dialled,
     };
     let (mut outside, address) = match dialled {
         Ok(dialled) => dialled,
@@ -262,6 +315,8 @@ async fn pass(admitted: Admitted, is_silent: bool) {
             outside.write_all(&read).await?;
             moved.out().add(u64::try_from(read.len()).unwrap_or_default());
         }
+        // Not for as long as the connection lasts.
+        drop(read);
         if is_silent {
             return relay::spoken_to(&house.pipes, &inside, &outside, &moved, &host).await;
         }
@@ -308,4 +363,22 @@ async fn refuse(inside: &TcpStream, first: &First, verdict: &Verdict) {
 /// Lets it end as if nobody were there.
 pub(crate) fn reset(stream: &TcpStream) {
     let _ = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adv_n16_a_flood_is_taken_at_a_pace_and_few_at_once() {
+        let begin = Instant::now();
+        let mut pace = Pace::from(begin);
+        assert_eq!((0..10_000).filter(|_| pace.is_there(begin)).count(), 256);
+        // Two thousand in a second, however often somebody asks.
+        let moments = (1..=10_000).map(|at| begin + Duration::from_micros(at * 100));
+        let taken = moments.filter(|now| pace.is_there(*now)).count();
+        assert!((1_900..=2_100).contains(&taken), "{taken}");
+        let later = begin + Duration::from_secs(3_600);
+        assert_eq!((0..10_000).filter(|_| pace.is_there(later)).count(), 256);
+    }
 }

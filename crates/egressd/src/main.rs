@@ -61,6 +61,8 @@ fn serve(line: &Line) -> io::Result<()> {
     let (Order::Begin { user }, _) = line.hear::<Order>(true)?.ok_or_else(strange)? else {
         return Err(strange());
     };
+    // A session of its own: where processors are shared by sessions, all that it does has the share of one, and others theirs.
+    let _ = rustix::process::setsid();
     confine::confine(user)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;

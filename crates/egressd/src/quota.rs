@@ -234,14 +234,37 @@ impl Quota {
     pub(crate) fn refused(&self, over: Over) -> bool {
         self.over.fetch_add(1, Ordering::AcqRel);
         self.changed.notify_one();
-        let told = match over.which {
+        self.told(over.which).is_some_and(|told| !told.swap(true, Ordering::AcqRel))
+    }
+
+    /// Whether somebody was told of this limit.
+    pub(crate) fn is_told(&self, over: Over) -> bool {
+        self.told(over.which).is_some_and(|told| told.load(Ordering::Acquire))
+    }
+
+    fn told(&self, which: Which) -> Option<&AtomicBool> {
+        let place = match which {
             Which::Bytes => 0,
             Which::Requests => 1,
             Which::Connections => 2,
             Which::Total => 3,
             Which::Rate => 4,
         };
-        self.told.get(told).is_some_and(|told| !told.swap(true, Ordering::AcqRel))
+        self.told.get(place)
+    }
+
+    /// Whether a connection is one too many, everybody knows it, and so many are being told why that this one is not. It is
+    /// counted then.
+    pub(crate) fn turns_away(&self) -> bool {
+        let Some(most) = self.limits().connections else { return false };
+        let over = Over { which: Which::Connections, most };
+        let turns_away = self.open.load(Ordering::Acquire) >= most
+            && self.explained.available_permits() == 0
+            && self.is_told(over);
+        if turns_away {
+            self.refused(over);
+        }
+        turns_away
     }
 }
 
@@ -305,5 +328,23 @@ mod tests {
         let over: Vec<Over> = (0..50).map(|_| quota.connection().unwrap_err()).collect();
         assert_eq!(over.iter().filter(|over| quota.refused(**over)).count(), 1);
         assert_eq!(quota.used().over, 50);
+    }
+
+    #[test]
+    fn egr_16_what_is_turned_away_without_a_word_was_told_of_before_and_counts() {
+        let quota = limited("connections=1");
+        assert!(!quota.turns_away());
+        let place = quota.connection().unwrap();
+        assert!(!quota.turns_away(), "the first one too many is told of");
+        let over = quota.connection().unwrap_err();
+        assert!(!quota.is_told(over) && quota.refused(over) && quota.is_told(over));
+        assert!(!quota.turns_away(), "a few at a time are told why");
+        let told = quota.explained.try_acquire_many(u32::try_from(EXPLAINED).unwrap()).unwrap();
+        assert!(quota.turns_away());
+        assert_eq!(quota.used().over, 2);
+        drop(told);
+        assert!(!quota.turns_away());
+        drop(place);
+        assert_eq!(quota.used().over, 2);
     }
 }

@@ -44,6 +44,7 @@ mod set;
 mod site;
 mod trie;
 mod verdict;
+mod within;
 
 pub use deed::Deed;
 pub use fault::{Fault, Faults, What};
@@ -55,3 +56,4 @@ pub use rule::{
 };
 pub use rules::Rules;
 pub use verdict::{Decision, Look, Request, RuleId, Why};
+pub use within::{Hosts, cut};

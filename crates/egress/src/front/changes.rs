@@ -6,6 +6,7 @@ use rules::{Limits, Rule, Rules};
 
 use super::{Front, say_rules};
 use crate::control::{Loan, Order};
+use crate::decoys::Decoys;
 
 impl Front {
     /// There is a person to ask: destinations that no rule knows are held, and told. Before the proxy is started.
@@ -107,6 +108,12 @@ impl Front {
     pub fn prints(&mut self, number: usize, printed: &[u8]) -> Option<String> {
         let trace = self.printed.get_mut(number)?;
         self.decoys.follow(trace, printed).map(str::to_owned)
+    }
+
+    /// The decoys, for whoever looks through what is left of a run that has ended.
+    #[must_use]
+    pub fn decoys(&mut self) -> Decoys {
+        std::mem::take(&mut self.decoys)
     }
 
     /// Lets nothing out any more, nor in: no rules are left, and what is open is closed.

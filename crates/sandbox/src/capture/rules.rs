@@ -2,7 +2,8 @@
 //!
 //! Questions for names go to the socket for names whatever server they are for; connections to addresses that stand for
 //! names, or are listed, go to the socket for connections; the sandbox's own loopback stays as it is; the rest is refused
-//! at once, since a program should not wait for what will not come.
+//! at once, since a program should not wait for what will not come. So are connections that come faster than anybody needs
+//! them: before anything is kept for them, and before a process outside has to do anything about them.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -32,6 +33,10 @@ mod kernel {
     pub(super) const NETWORK_HEADER: u32 = 1;
     pub(super) const TRANSPORT_HEADER: u32 = 2;
     pub(super) const ACCEPT: u32 = 1;
+    pub(super) const JUMP: u32 = 0xffff_fffd;
+    /// Packets, not bytes; and what is over, not what is within.
+    pub(super) const PACKETS: u32 = 0;
+    pub(super) const OVER: u32 = 1;
     pub(super) const RESET: u32 = 1;
     pub(super) const UNREACHABLE: u32 = 2;
     pub(super) const PROHIBITED: u8 = 3;
@@ -40,6 +45,8 @@ mod kernel {
 const TABLE: &str = "palisade";
 const LEAD: &str = "lead";
 const REFUSE: &str = "refuse";
+/// Also the word by which whoever is told knows it.
+const FLOOD: &str = "flood";
 const V4: u8 = 2;
 const V6: u8 = 10;
 const TCP: u8 = 6;
@@ -49,6 +56,12 @@ const ICMP_V6: u8 = 58;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 const NAMES_PORT: u16 = 53;
+
+/// New connections in a second, as fast as a proxy takes them, and how many of them at once. More are refused here.
+const PACE: u64 = 2_000;
+const AT_ONCE: u32 = 2_048;
+/// Of those that are refused for that, how many in a second are told.
+const TOLD: u64 = 4;
 
 /// A rule in the making: what it compares, then what it does.
 #[derive(Default)]
@@ -107,12 +120,35 @@ impl Rule {
         self.expression("immediate", Attributes::default().number(1, 0).nested(2, verdict))
     }
 
-    /// Tells of it.
-    fn log(self, group: u16) -> Self {
-        self.expression(
-            "log",
-            Attributes::default().with(1, &group.to_be_bytes()).number(3, 64).with(4, &[0, 1]),
-        )
+    /// Goes on with another chain.
+    fn jump(self, chain: &str) -> Self {
+        let to = Attributes::default().number(1, kernel::JUMP).word(2, chain);
+        let verdict = Attributes::default().nested(2, to);
+        self.expression("immediate", Attributes::default().number(1, 0).nested(2, verdict))
+    }
+
+    /// Only if there are no more than so many in a second.
+    fn within(self, pace: u64, at_once: u32) -> Self {
+        self.limit(pace, at_once, 0)
+    }
+
+    /// Only if there are more.
+    fn over(self, pace: u64, at_once: u32) -> Self {
+        self.limit(pace, at_once, kernel::OVER)
+    }
+
+    fn limit(self, pace: u64, at_once: u32, flags: u32) -> Self {
+        const SECOND: u64 = 1;
+        let limit = Attributes::default().with(1, &pace.to_be_bytes()).with(2, &SECOND.to_be_bytes());
+        let limit = limit.number(3, at_once).number(4, kernel::PACKETS).number(5, flags);
+        self.expression("limit", limit)
+    }
+
+    /// Tells of it, in a word if there is one.
+    fn log(self, group: u16, word: Option<&str>) -> Self {
+        let log = Attributes::default().with(1, &group.to_be_bytes());
+        let log = word.into_iter().fold(log, |log, word| log.word(2, word));
+        self.expression("log", log.number(3, 64).with(4, &[0, 1]))
     }
 
     fn reset(self) -> Self {
@@ -141,11 +177,39 @@ impl From<IpAddr> for Begin {
 }
 
 /// Puts the rules in place, all at once. Ports: of the sockets for connections and for names. `tells`: whether there is
-/// somebody to tell of what is refused.
+/// somebody to tell of what is refused. A kernel that cannot count how fast packets come does without that.
 pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr], tells: bool) -> io::Result<()> {
+    let missing = [libc::ENOENT, libc::EOPNOTSUPP];
+    match loaded(v4, v6, listed, tells, true) {
+        Err(error) if error.raw_os_error().is_some_and(|number| missing.contains(&number)) => {
+            loaded(v4, v6, listed, tells, false)
+        }
+        other => other,
+    }
+}
+
+fn loaded(
+    v4: (u16, u16),
+    v6: Option<(u16, u16)>,
+    listed: &[IpAddr],
+    tells: bool,
+    paced: bool,
+) -> io::Result<()> {
+    let told = |rule: Rule, word| if tells { rule.log(super::netlink::REFUSED, word) } else { rule };
+    let flags = |flags: u8| Rule::default().protocol(TCP).header(kernel::TRANSPORT_HEADER, 13, &[flags]);
     let mut lead = vec![Rule::default().family(V4).protocol(UDP).with_port(NAMES_PORT).redirect(v4.1)];
     if let Some((_, names)) = v6 {
         lead.push(Rule::default().family(V6).protocol(UDP).with_port(NAMES_PORT).redirect(names));
+    }
+    let mut flood = Vec::new();
+    if paced {
+        // The first packet of a connection is all that comes here. What stays inside is nobody's business.
+        lead.extend(own().map(|begin| Rule::default().to(&begin).accept()));
+        // What refuses comes here too, while what it refuses is still being looked at.
+        lead.extend([RST, RST | ACK].map(|which| flags(which).accept()));
+        lead.push(Rule::default().protocol(TCP).over(PACE, AT_ONCE).jump(FLOOD));
+        flood.push(told(Rule::default().within(TOLD, 1), Some(FLOOD)));
+        flood.push(Rule::default().protocol(TCP).reset());
     }
     let led = || {
         let names = [Begin::V4(NAMES_V4.to_vec()), Begin::V6(NAMES_V6.to_vec())];
@@ -159,9 +223,7 @@ pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr], te
         };
         lead.push(Rule::default().to(&begin).protocol(TCP).redirect(port));
     }
-    let own = [Begin::V4(vec![127]), Begin::V6(Ipv6Addr::LOCALHOST.octets().to_vec())];
-    let mut refuse: Vec<Rule> =
-        own.into_iter().chain(led()).map(|begin| Rule::default().to(&begin).accept()).collect();
+    let mut refuse: Vec<Rule> = own().chain(led()).map(|begin| Rule::default().to(&begin).accept()).collect();
     // An answer about a name goes back to whatever address was asked from.
     let names = [(V4, Some(v4.1)), (V6, v6.map(|(_, names)| names))];
     for (family, port) in names.into_iter().filter_map(|(family, port)| Some((family, port?))) {
@@ -169,15 +231,13 @@ pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr], te
         refuse.push(from.header(kernel::TRANSPORT_HEADER, 0, &port.to_be_bytes()).accept());
     }
     // What refuses is a packet too, and goes to an address that is as far away as the one that was refused.
-    let flags = |flags: u8| Rule::default().protocol(TCP).header(kernel::TRANSPORT_HEADER, 13, &[flags]);
     refuse.extend([RST, RST | ACK].map(|which| flags(which).accept()));
-    let told = |protocol, kind| {
+    let unreached = |protocol, kind| {
         Rule::default().protocol(protocol).header(kernel::TRANSPORT_HEADER, 0, &[kind]).accept()
     };
-    refuse.extend([told(ICMP, 3), told(ICMP_V6, 1)]);
-    let told = |rule: Rule| if tells { rule.log(super::netlink::REFUSED) } else { rule };
-    refuse.push(told(Rule::default().protocol(TCP)).reset());
-    refuse.push(told(Rule::default()).unreachable());
+    refuse.extend([unreached(ICMP, 3), unreached(ICMP_V6, 1)]);
+    refuse.push(told(Rule::default().protocol(TCP), None).reset());
+    refuse.push(told(Rule::default(), None).unreachable());
 
     let mut messages = Messages::default();
     let header = |family: u8, resource: u16| {
@@ -193,11 +253,21 @@ pub(super) fn load(v4: (u16, u16), v6: Option<(u16, u16)>, listed: &[IpAddr], te
         let chain = Attributes::default().word(1, TABLE).word(3, name).nested(4, hook).word(7, kind);
         messages.ask(kernel::NEW_CHAIN, kernel::CREATE, &inet, &chain);
     }
-    let rules = lead.into_iter().map(|rule| (LEAD, rule));
-    for (chain, Rule(expressions)) in rules.chain(refuse.into_iter().map(|rule| (REFUSE, rule))) {
+    if !flood.is_empty() {
+        let chain = Attributes::default().word(1, TABLE).word(3, FLOOD);
+        messages.ask(kernel::NEW_CHAIN, kernel::CREATE, &inet, &chain);
+    }
+    let rules = [(FLOOD, flood), (LEAD, lead), (REFUSE, refuse)];
+    let rules = rules.into_iter().flat_map(|(chain, rules)| rules.into_iter().map(move |rule| (chain, rule)));
+    for (chain, Rule(expressions)) in rules {
         let rule = Attributes::default().word(1, TABLE).word(2, chain).nested(4, expressions);
         messages.ask(kernel::NEW_RULE, kernel::CREATE | kernel::APPEND, &inet, &rule);
     }
     messages.add(kernel::BATCH_END, 0, &header(0, kernel::SUBSYSTEM), &none);
     messages.send(Some(netlink::NETFILTER))
+}
+
+/// The sandbox's own loopback.
+fn own() -> impl Iterator<Item = Begin> {
+    [Begin::V4(vec![127]), Begin::V6(Ipv6Addr::LOCALHOST.octets().to_vec())].into_iter()
 }

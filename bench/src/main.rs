@@ -19,6 +19,7 @@ mod measure;
 mod owner;
 mod pass;
 mod peers;
+mod plans;
 mod redact;
 mod report;
 mod scanners;
@@ -73,6 +74,7 @@ enum Item {
     Ledger,
     Redact,
     Vault,
+    Plans,
     Daemon,
     Egress,
     Sessions,
@@ -162,6 +164,14 @@ fn measured(arguments: &Arguments) -> anyhow::Result<(Vec<report::Row>, Vec<Stri
         eprintln!("vault ...");
         let one = machine::OneCore::take()?;
         let (more, said) = vault::rows()?;
+        rows.extend(more);
+        notes.extend(said);
+        drop(one);
+    }
+    if wanted(Item::Plans) {
+        eprintln!("plans ...");
+        let one = machine::OneCore::take()?;
+        let (more, said) = plans::rows()?;
         rows.extend(more);
         notes.extend(said);
         drop(one);

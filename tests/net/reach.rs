@@ -474,3 +474,26 @@ fn egr_05_large_sets_of_rules_reach_the_proxy() {
     world.run(&["--rules", path.to_str().unwrap()], "curl -fsS http://site.test/a >/dev/null").ok();
     assert_eq!(server.asked(), ["GET /a HTTP/1.1"]);
 }
+
+/// ACC-08, ACC-26: of what rules allow, a run that is kept within hosts reaches these and no others.
+#[test]
+fn acc_08_a_run_that_is_kept_within_hosts_reaches_no_others() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let _server = world.http(PUBLIC, 80);
+        let script = "for host in site both; do
+                        if curl -4 -fsS -m 5 http://$host.test/ >/dev/null 2>&1; then echo $host; fi
+                      done";
+        for (within, reached) in [
+            (&["--within=**"][..], "site\nboth\n"),
+            (&["--within=site.test"], "site\n"),
+            (&["--within=*.test:80"], "site\nboth\n"),
+            (&["--within=site.test:443"], ""),
+            (&["--within=other.test"], ""),
+            (&["--within=**", "--never=site.test"], "both\n"),
+        ] {
+            let options = [&["--allow=site.test:80", "--allow=both.test:80"], within].concat();
+            assert_eq!(world.run(&options, script).ok().out, reached, "{within:?} {who:?}");
+        }
+    }
+}

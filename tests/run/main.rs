@@ -3,6 +3,7 @@
 //! Every test runs the real program on the real kernel, as root where the suite is root's, and as a user.
 
 mod commits;
+mod cut_off;
 mod environment;
 mod hostile;
 mod limits;

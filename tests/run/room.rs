@@ -190,17 +190,24 @@ impl Room {
 
     /// Starts a script that then says `ready` by a file and ends when there is a file `go`.
     pub fn while_running(&self, script: &str, meanwhile: impl FnOnce()) -> Said {
+        let ready = self.project.join("ready");
         let script = format!("{script}; touch ready; while [ ! -e go ]; do sleep 0.02; done; rm ready go");
-        let mut command = self.palisade(&self.project, &[], &script);
-        let child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while !self.project.join("ready").exists() {
-            assert!(std::time::Instant::now() < until, "the command did not start");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let child = self.at_work(&[], &script, || ready.exists());
         meanwhile();
         self.file("go", "");
         Said::of(&child.wait_with_output().unwrap())
+    }
+
+    /// Starts a script and waits until it has come as far as this.
+    pub fn at_work(&self, options: &[&str], script: &str, is_ready: impl Fn() -> bool) -> Child {
+        let mut command = self.palisade(&self.project, options, script);
+        let child: Child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while !is_ready() {
+            assert!(std::time::Instant::now() < until, "the command did not start");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        child
     }
 
     /// Everything that the host's repository says: references, settings, hooks.

@@ -12,6 +12,7 @@ pub use repository::{Branch, Commit, Cut, Repository, RepositoryError, is_branch
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,8 @@ pub struct Git {
     program: &'static str,
     owner: Option<(u32, u32)>,
     index: Option<PathBuf>,
+    /// Where new objects go, and where others are found.
+    objects: Option<(PathBuf, PathBuf)>,
 }
 
 /// What git said.
@@ -92,7 +95,15 @@ impl Git {
     pub fn find(repository: &Path) -> Option<Self> {
         let found = std::fs::metadata(repository).ok()?;
         let is_another = rustix::process::geteuid().is_root() && found.uid() != 0;
-        Some(Self { program: program()?, owner: is_another.then(|| (found.uid(), found.gid())), index: None })
+        let owner = is_another.then(|| (found.uid(), found.gid()));
+        Some(Self { program: program()?, owner, index: None, objects: None })
+    }
+
+    /// The same with a place of its own for objects that are new; what was there before is read.
+    #[must_use]
+    pub fn apart(&self, objects: &Path, others: &Path) -> Self {
+        let objects = Some((objects.to_owned(), others.to_owned()));
+        Self { program: self.program, owner: self.owner, index: self.index.clone(), objects }
     }
 
     /// The same with an index of its own, which it can write.
@@ -119,6 +130,9 @@ impl Git {
             ("GIT_COMMITTER_EMAIL", "palisade@localhost"),
         ]);
         command.envs(self.index.iter().map(|index| ("GIT_INDEX_FILE", index)));
+        if let Some((objects, others)) = &self.objects {
+            command.envs([("GIT_OBJECT_DIRECTORY", objects), ("GIT_ALTERNATE_OBJECT_DIRECTORIES", others)]);
+        }
         for setting in SETTINGS.iter().chain(settings) {
             command.args(["-c", setting]);
         }
@@ -150,6 +164,32 @@ impl Git {
             Came::Late => Err(GitError::TooLong),
             Came::More => Ok((Said { ok: true, out, err: String::new() }, true)),
             Came::All => Ok((Said { ok, out, err: told(err)? }, false)),
+        }
+    }
+
+    /// Runs it with this input, and gives on what it writes, piece by piece, until somebody has enough of it. Whether it wrote
+    /// everything and was content.
+    pub fn pass(
+        &self,
+        arguments: &[&str],
+        asked: &[u8],
+        mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<bool, GitError> {
+        let mut command = self.command(&[], arguments);
+        command.stdin(input(asked)?).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = started(&mut command)?;
+        let came = match child.stdout.take() {
+            Some(from) => each(from, &mut take, Instant::now() + PATIENCE),
+            None => Ok(Came::All),
+        };
+        if !matches!(came, Ok(Came::All)) {
+            end(&mut child);
+        }
+        let ok = child.wait()?.success();
+        match came? {
+            Came::Late => Err(GitError::TooLong),
+            Came::More => Ok(false),
+            Came::All => Ok(ok),
         }
     }
 
@@ -208,9 +248,23 @@ enum Came {
 
 /// Reads until it is over, too much, or too late.
 fn read_up_to(
-    mut from: impl Read + std::os::fd::AsFd,
+    from: impl Read + std::os::fd::AsFd,
     out: &mut Vec<u8>,
     most: usize,
+    until: Instant,
+) -> io::Result<Came> {
+    let mut take = |piece: &[u8]| {
+        let room = most.saturating_sub(out.len());
+        out.extend(piece.iter().take(room));
+        if piece.len() > room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    each(from, &mut take, until)
+}
+
+/// Gives on what comes until it is over, enough, or too late.
+fn each(
+    mut from: impl Read + std::os::fd::AsFd,
+    take: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
     until: Instant,
 ) -> io::Result<Came> {
     let mut piece = vec![0; 64 << 10];
@@ -228,9 +282,7 @@ fn read_up_to(
         if count == 0 {
             return Ok(Came::All);
         }
-        let room = most.saturating_sub(out.len());
-        out.extend(piece.iter().take(count.min(room)));
-        if count > room {
+        if take(piece.get(..count).unwrap_or_default()).is_break() {
             return Ok(Came::More);
         }
     }

@@ -37,6 +37,9 @@ pub(crate) enum Failure {
     /// A secret could not be had from the daemon's vault: in words for this secret, and what it came from.
     #[error("{0}")]
     Vault(String, Box<Failure>),
+    /// One of several was not registered: in words, with what was done before it, and what it came from.
+    #[error("{0}")]
+    Deploy(String, Box<Failure>),
     /// Something that every sandbox needs is missing on this machine.
     #[error("{0}")]
     Unfit(String, serde_json::Value, String),
@@ -46,6 +49,9 @@ pub(crate) enum Failure {
     /// Both the run and somebody else changed these paths.
     #[error("{0}")]
     Conflict(String, Vec<String>),
+    /// A plan has faults: in one line, for programs, and each of them.
+    #[error("{0}")]
+    Plan(String, serde_json::Value, String),
     /// A task that was waited for came to no good end.
     #[error("the task is {0}; `palisade session show` tells more")]
     Task(String),
@@ -79,9 +85,10 @@ impl Failure {
             Self::File { .. } => "file".into(),
             Self::Program(_) => "program".into(),
             Self::Sandbox(..) => "sandbox".into(),
-            Self::Vault(_, from) => from.code(),
+            Self::Vault(_, from) | Self::Deploy(_, from) => from.code(),
             Self::Layer(_) => "layer".into(),
             Self::Task(_) => "task".into(),
+            Self::Plan(..) => "plan".into(),
             Self::Conflict(..) => "conflict".into(),
             Self::Unfit(..) => "unfit".into(),
             Self::Tampered(..) => "tampered".into(),
@@ -95,6 +102,7 @@ impl Failure {
             Self::Usage(_) | Self::NoTerminal(..) | Self::Unverifiable(..) => 2,
             Self::Sandbox(_, code) => *code,
             Self::Vault(..)
+            | Self::Deploy(..)
             | Self::Client(_)
             | Self::NotFound(_)
             | Self::SignedOut
@@ -103,6 +111,7 @@ impl Failure {
             | Self::Unfit(..)
             | Self::Layer(_)
             | Self::Task(_)
+            | Self::Plan(..)
             | Self::Conflict(..)
             | Self::Tampered(..) => 1,
         }
@@ -120,7 +129,7 @@ impl Failure {
     pub(crate) fn request(&self) -> Option<&str> {
         match self {
             Self::Client(ClientError::Problem(problem)) => Some(&problem.request_id),
-            Self::Vault(_, from) => from.request(),
+            Self::Vault(_, from) | Self::Deploy(_, from) => from.request(),
             _ => None,
         }
     }

@@ -75,6 +75,7 @@ pub(crate) fn finish(place: &Place, outcome: Result<Shown, Failure>) -> ExitCode
             let (result, report) = match &failure {
                 Failure::Tampered(value, text)
                 | Failure::Unverifiable(value, text)
+                | Failure::Plan(_, value, text)
                 | Failure::Unfit(_, value, text) => (value.clone(), text.clone()),
                 Failure::Conflict(_, paths) => (json!({ "conflicts": paths }), String::new()),
                 _ => (Value::Null, String::new()),

@@ -12,16 +12,19 @@ mod stamp;
 mod walk;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 use crate::RunId;
 use crate::given::Prepared;
 use crate::profile::{Profile, Worktree};
-use crate::repo::{Commit, Repository, TakeError};
+use crate::repo::{Commit, PATIENCE, Repository, TakeError};
+use crate::sought::{Carried, Seeks};
 use crate::worktree::Left;
 use quarantine::Quarantine;
 use stamp::Stamp;
+pub(crate) use stamp::now as moment;
 use walk::{Found, Rule, Walk};
 
 /// What must be known from before the launch.
@@ -34,9 +37,37 @@ pub struct Watch {
     begun: Instant,
     run_folder: PathBuf,
     /// The worktree first, if its files are the host's own and can be written; then other places that can.
-    roots: Vec<PathBuf>,
-    worktree: PathBuf,
-    repository: Option<Repository>,
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) worktree: PathBuf,
+    pub(crate) repository: Option<Repository>,
+    /// Whether `.git` is what it was, where somebody else has the repository.
+    git_is_known: bool,
+    until: Until,
+}
+
+/// Until when a change is the agent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// The sandbox was there until now.
+    Now,
+    /// It was gone then.
+    Moment(SystemTime),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Until {
+    /// Why a thing that was found stays where it is, if it does.
+    fn spares(self, root: BorrowedFd<'_>, path: &Path) -> Option<&'static str> {
+        match self {
+            Self::Now => None,
+            Self::Moment(gone) if stamp::is_changed_after(root, path, Stamp::of(gone)) => {
+                Some("changed again since the run, so it may be yours")
+            }
+            Self::Moment(_) => None,
+            Self::Unknown => Some("nobody saw when the run was over, so it may be yours"),
+        }
+    }
 }
 
 /// What was found at one place, and what became of it.
@@ -70,6 +101,8 @@ pub struct Ending {
     pub refused: Option<(TakeError, PathBuf)>,
     /// What was found.
     pub findings: Vec<Finding>,
+    /// What must not leave, and where it was about to.
+    pub carried: Vec<Carried>,
 }
 
 impl Watch {
@@ -96,7 +129,22 @@ impl Watch {
             roots,
             worktree: worktree.to_owned(),
             repository,
+            git_is_known: false,
+            until: Until::Now,
         }
+    }
+
+    /// The same for a run that is over, and that worked in these places.
+    pub(crate) fn over(
+        since: SystemTime,
+        until: Until,
+        run_folder: &Path,
+        roots: Vec<PathBuf>,
+        worktree: PathBuf,
+        git_is_known: bool,
+    ) -> Self {
+        let (wall, begun, run_folder) = (SystemTime::now(), Instant::now(), run_folder.to_owned());
+        Self { since, wall, begun, run_folder, roots, worktree, repository: None, git_is_known, until }
     }
 
     /// The command starts now: what was changed before was changed by somebody else.
@@ -113,13 +161,20 @@ impl Watch {
 
     /// Puts away what was planted.
     /// Stubs that another run relies on are left where they are.
-    fn look(&self, profile: &Profile, shared: &[PathBuf]) -> Vec<Finding> {
+    pub(crate) fn look(
+        &self,
+        profile: &Profile,
+        shared: &[PathBuf],
+        sought: Option<&dyn Seeks>,
+    ) -> (Vec<Finding>, Vec<Carried>) {
         let since = self.since();
-        let git_is_known = self.repository.as_ref().is_some_and(Repository::is_as_it_was);
-        let mut findings = Vec::new();
+        let is_as_it_was = self.repository.as_ref().is_some_and(Repository::is_as_it_was);
+        let git_is_known = self.git_is_known || is_as_it_was;
+        let (mut findings, mut carried) = (Vec::new(), Vec::new());
         for (number, root) in self.roots.iter().enumerate() {
             let is_worktree = *root == self.worktree;
-            let rule = Rule { profile, since, is_worktree, git_is_known: is_worktree && git_is_known };
+            let git_is_known = is_worktree && git_is_known;
+            let rule = Rule { profile, since, is_worktree, git_is_known, sought };
             let shown = |path: &Path| if is_worktree { path.to_owned() } else { root.join(path) };
             let quarantine = Quarantine::new(&self.run_folder, if is_worktree { None } else { Some(number) });
             let mut walk = match Walk::new(root, rule) {
@@ -130,12 +185,15 @@ impl Watch {
                 }
             };
             let looked = walk.look();
+            carried.append(&mut walk.carried);
             for Found { path, why, moves } in std::mem::take(&mut walk.found) {
                 if shared.contains(&root.join(&path)) {
                     continue;
                 }
                 let fate = if !moves {
                     Fate::Reported
+                } else if let Some(why) = self.until.spares(walk.root(), &path) {
+                    Fate::Stays(why.into())
                 } else {
                     match quarantine.take(walk.root(), &path) {
                         Ok(place) => Fate::Quarantined(place),
@@ -149,7 +207,7 @@ impl Watch {
                 findings.push(not_looked_at(shown(Path::new("")), &error));
             }
         }
-        findings
+        (findings, carried)
     }
 }
 
@@ -182,23 +240,39 @@ impl Prepared {
     /// The command starts now. Before that nobody inside could change anything.
     pub fn begin(&mut self) {
         self.watch.begin();
+        if let Some(repository) = &mut self.watch.repository {
+            repository.hold();
+        }
     }
 
-    /// Ends the run: takes commits over, removes stubs, puts away what was planted.
+    /// Ends the run: takes commits over, removes stubs, puts away what was planted. Commits that carry what is sought are not
+    /// taken over, and files whose names do are put away.
     #[must_use]
-    pub fn finish(self, profile: &Profile, run: &RunId) -> Ending {
+    pub fn finish(self, profile: &Profile, run: &RunId, sought: Option<&dyn Seeks>) -> Ending {
         let Self { spec, mut stubs, mut watch, withheld: _, guardian: _ } = self;
-        let mut ending = Ending { commits: Vec::new(), refused: None, findings: Vec::new() };
+        let mut ending =
+            Ending { commits: Vec::new(), refused: None, findings: Vec::new(), carried: Vec::new() };
         if let Some(repository) = &mut watch.repository {
-            match repository.take(&spec, run) {
-                Ok(commits) => ending.commits = commits,
-                Err(error) => ending.refused = Some((error, repository.keep())),
+            match repository.take(&spec, run, PATIENCE, sought) {
+                Ok(commits) => {
+                    ending.commits = commits;
+                    repository.release();
+                }
+                Err(error) => {
+                    if let TakeError::Carries(carried) = &error {
+                        ending.carried.push(carried.clone());
+                    }
+                    ending.refused = Some((error, repository.changes()));
+                    repository.hold();
+                }
             }
         }
         // What is still there after this is not ours.
         let left = stubs.end();
         let shared = left.as_ref().map_or(&[][..], |left| &left.shared);
-        ending.findings = watch.look(profile, shared);
+        let (findings, carried) = watch.look(profile, shared, sought);
+        ending.findings = findings;
+        ending.carried.extend(carried);
         ending.findings.extend(left_behind(&watch.worktree, left, &ending.findings));
         ending
     }

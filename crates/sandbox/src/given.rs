@@ -8,11 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::cut::Cut;
 use crate::ending::Watch;
 use crate::groups::{Speed, Wanted};
 use crate::guardian::Guardian;
 use crate::plan::{Access, Limited};
-use crate::profile::{Cpu, Layer, Profile, Worktree, find_toolchains};
+use crate::profile::{Cpu, Entry, Layer, Profile, Worktree, find_toolchains};
 use crate::repo::{self, Moves, Repository};
 use crate::spec::{Spec, Unenforceable};
 use crate::variables;
@@ -39,6 +40,8 @@ pub struct Caller {
     pub run_folder: PathBuf,
     /// Where stubs are written down, `<state>/stubs`. It may not exist yet.
     pub stubs: PathBuf,
+    /// The part of the worktree that is given; none: all of it.
+    pub cut: Option<Cut>,
 }
 
 /// A spec, and what was put on the host for it; kept until the end of the run.
@@ -94,11 +97,21 @@ impl Spec {
         let mut stubs = Stubs::default();
         let mut guardian =
             Guardian::new(&caller.worktree, &profile.hidden).map_err(failed(&caller.worktree))?;
+        let cut = caller.cut.as_ref().filter(|cut| !cut.is_whole());
+        let shows = |path: &Path| match (cut, path.strip_prefix(&caller.worktree)) {
+            (Some(cut), Ok(below)) => cut.shows(below),
+            _ => true,
+        };
+        if cut.is_some() && profile.worktree != Worktree::Overlay {
+            let why = io::Error::other("a part of it is given only as a layer; add `--overlay`");
+            return Err(failed(&caller.worktree)(why));
+        }
         spec = match profile.worktree {
             Worktree::Read => spec.read(caller.worktree.clone()),
             Worktree::Write => spec.write(caller.worktree.clone()),
             Worktree::Overlay => {
-                let mounts = crate::changes::layered(&caller.worktree, &caller.run_folder, &profile.protect);
+                let mounts =
+                    crate::changes::layered(&caller.worktree, &caller.run_folder, &profile.protect, cut);
                 spec.mounts(mounts.map_err(failed(&caller.worktree))?)
             }
         };
@@ -114,16 +127,21 @@ impl Spec {
             let held = profile.protect.iter().map(|protected| caller.worktree.join(&protected.path));
             guardian.holds(held.chain([caller.worktree.join(".git")]));
         }
-        for entry in profile.read.iter().filter(|entry| entry.path.symlink_metadata().is_ok()) {
+        // Of a worktree that is cut a profile gives nothing more.
+        let is_given = |entry: &&Entry| cut.is_none() || !entry.path.starts_with(&caller.worktree);
+        let (read, write) = (profile.read.iter().filter(is_given), profile.write.iter().filter(is_given));
+        for entry in read.clone().filter(|entry| entry.path.symlink_metadata().is_ok()) {
             spec = spec.entry(entry, Access::Read);
         }
-        for entry in &profile.write {
+        for entry in write.clone() {
             spec = spec.entry(entry, Access::Write);
         }
-        let shown = profile.read.iter().chain(&profile.write).map(|entry| entry.path.as_path());
+        let shown = read.chain(write).map(|entry| entry.path.as_path());
         guardian.gives(shown.clone());
         for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
-            spec = spec.mounts(hide(place, &mut guardian).map_err(failed(place))?);
+            let mut hidden = hide(place, &mut guardian).map_err(failed(place))?;
+            hidden.retain(|mount| shows(&mount.at));
+            spec = spec.mounts(hidden);
         }
         if profile.toolchains {
             let variable = |name: &str| caller.environment.get(OsStr::new(name)).map(PathBuf::from);
@@ -134,7 +152,14 @@ impl Spec {
                 }
             }
         }
-        let repository = repository(profile, caller)?;
+        let repository = match cut {
+            // Whoever could commit could change what is not theirs, and whoever sees the history sees every file.
+            Some(cut) => {
+                spec = spec.mounts(repo::cut(&caller.worktree, cut)?);
+                None
+            }
+            None => repository(profile, caller)?,
+        };
         if let Some(repository) = &repository {
             spec = spec.mounts(repository.mounts());
         }

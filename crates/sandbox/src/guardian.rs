@@ -75,6 +75,8 @@ pub(crate) struct Guardian {
     items: Vec<Item>,
     /// Whether a private layer shows what is watched.
     is_layered: bool,
+    /// Where it is noted if the launcher is killed.
+    note: Option<OwnedFd>,
 }
 
 impl Guardian {
@@ -82,7 +84,20 @@ impl Guardian {
         let mut tree = Tree::new()?;
         tree.root(worktree)?;
         let (hidden, worktree) = (hidden.clone(), worktree.to_owned());
-        Ok(Self { tree, hidden, worktree, must: BTreeSet::new(), items: Vec::new(), is_layered: false })
+        Ok(Self {
+            tree,
+            hidden,
+            worktree,
+            must: BTreeSet::new(),
+            items: Vec::new(),
+            is_layered: false,
+            note: None,
+        })
+    }
+
+    /// Notes there when the sandbox is gone, if the launcher is not there to see it.
+    pub(crate) fn notes(&mut self, note: OwnedFd) {
+        self.note = Some(note);
     }
 
     /// Watches a place that is shown; what in it has a hidden name, or is the socket of a service of the host.
@@ -134,6 +149,8 @@ impl Guardian {
                 Ok(()) => {}
                 // What is not ours to read cannot be replaced by the person either.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                // In a layer a stub stands for it, which nobody else replaces.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_layered => {}
                 Err(error) => return Err(Unguarded::Watch(folder, error)),
             }
         }

@@ -31,6 +31,14 @@ pub(crate) enum Source {
     Nothing,
     /// A private layer over what was mounted at this place before, and over `stubs` first; changes go to the layer.
     Layer(Layer),
+    /// A part of the layer at this place: what is at a path in it, without following a link.
+    Part {
+        #[serde(with = "raw")]
+        layer: PathBuf,
+        path: PathBuf,
+    },
+    /// Empty directories (true) and files at these paths, to be covered by parts of what is below, and nothing else.
+    Skeleton(Vec<(PathBuf, bool)>),
 }
 
 /// Where the changes of a private layer go.
@@ -255,7 +263,13 @@ impl Plan {
 
     /// The rules of the second wall: where, and what for. What lies in a place that allows as much needs none.
     pub(crate) fn rules(&self) -> Vec<(&Path, Access)> {
-        let made = self.mounts.iter().filter(|mount| mount.source != Source::Nothing);
+        // What is below a cut is out of sight: only what stands on top of it counts.
+        let cuts = |mount: &Mount| matches!(mount.source, Source::Part { .. } | Source::Skeleton(_));
+        let is_cut = |(place, mount): (usize, &Mount)| {
+            self.mounts.iter().skip(place + 1).any(|later| cuts(later) && later.at == mount.at)
+        };
+        let places = self.mounts.iter().enumerate().filter(move |one| !is_cut(*one));
+        let made = places.map(|(_, mount)| mount).filter(|mount| mount.source != Source::Nothing);
         let all =
             made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)]);
         let mut rules: Vec<(&Path, Access)> = Vec::new();

@@ -1,7 +1,8 @@
 //! The git boundary: what an agent sees of a repository, and how its commits leave.
 //!
 //! Flow: `.git` of the worktree -> [`Repository`] (a private layer over it for the run) -> a bundle made inside
-//! ([`leave`]) -> what is new, checked and taken over on the host ([`ingest`]) -> [`Commit`]s.
+//! ([`leave`]) -> what is new, looked through for what must not leave ([`looked`]), checked and taken over on the host ([`ingest`])
+//! -> [`Commit`]s.
 //!
 //! Invariants: the host's `.git` is below the layer and never written from inside; git never runs on the host over
 //! anything that an agent can write; on the host only `refs/palisade/<run>/` and the branch that was checked out
@@ -14,6 +15,7 @@ pub(crate) mod config;
 pub(crate) mod follow;
 mod ingest;
 mod leave;
+mod looked;
 mod pinned;
 mod place;
 mod refs;
@@ -23,12 +25,16 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use follow::{Branch, FollowError};
 pub use ingest::{Became, Commit};
+pub(crate) use leave::PATIENCE;
 pub use leave::TakeError;
 pub use place::Unusable;
 
+use crate::cut::Cut;
+use crate::note::{Git, Identity};
 use crate::plan::{Access, Layer, Mount, Source};
 use place::Place;
 use refs::Head;
@@ -40,6 +46,8 @@ pub(crate) enum Moves {
     Yes,
     /// The worktree's changes are kept apart, so commits are too.
     No,
+    /// The same as yes if the index was not changed after this moment, at which its launcher was killed, and if that is known.
+    IfUntouched(Option<SystemTime>),
 }
 
 /// The repository of a worktree, for one run. Its layer goes with the value, unless it is kept.
@@ -83,7 +91,9 @@ impl Repository {
         }
         let failed = |error| Unusable::File(made.place.own.clone(), error);
         (made.head, made.pinned) = match moves {
-            Moves::Yes => (refs::head(&made.place.own, &made.place.common).map_err(failed)?, Vec::new()),
+            Moves::Yes | Moves::IfUntouched(_) => {
+                (refs::head(&made.place.own, &made.place.common).map_err(failed)?, Vec::new())
+            }
             Moves::No => {
                 let _quiet = crate::changes::quiet(&made.worktree).map_err(failed)?;
                 pinned::pin(&made.place, &made.changes()).map_err(failed)?
@@ -92,7 +102,7 @@ impl Repository {
         Ok(Some(made))
     }
 
-    fn changes(&self) -> PathBuf {
+    pub(crate) fn changes(&self) -> PathBuf {
         self.folder.join("changes")
     }
 
@@ -124,10 +134,80 @@ impl Repository {
         same && self.place.pointer.as_ref().is_none_or(says)
     }
 
-    /// Keeps the layer for the person to look at; where it is.
-    pub(crate) fn keep(&mut self) -> PathBuf {
+    /// The same for a run whose launcher was killed, over the layer that it left; none if there is none any more. The layer stays until it
+    /// is released.
+    pub(crate) fn again(
+        worktree: &Path,
+        run_folder: &Path,
+        noted: &Git,
+        moves: Moves,
+    ) -> Result<Option<Self>, Unusable> {
+        let folder = run_folder.join("git");
+        if folder.join("changes").symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let git = worktree.join(".git");
+        let failed = |error| Unusable::File(git.clone(), error);
+        let place = Place::find(worktree)?.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let found = std::fs::symlink_metadata(&git).map_err(failed)?;
+        let is_same = Identity::of(&git).map_err(failed)? == noted.identity && place.pointer == noted.pointer;
+        // What is not the same is nothing that there ever was.
+        let identity = if is_same { (found.dev(), found.ino()) } else { (0, 0) };
+        let id = |text: &String| refs::Id::parse(text.as_bytes());
+        let head = match &noted.branch {
+            Some((name, None)) => Head::Branch(name.clone(), None),
+            Some((name, Some(text))) => {
+                id(text).map_or(Head::Other, |id| Head::Branch(name.clone(), Some(id)))
+            }
+            None => Head::Other,
+        };
+        let (worktree, pinned) = (worktree.to_owned(), Vec::new());
+        Ok(Some(Self { worktree, place, head, identity, folder, moves, pinned, is_kept: true }))
+    }
+
+    /// What must be known to do that.
+    pub(crate) fn noted(&self) -> io::Result<Git> {
+        let branch = match &self.head {
+            Head::Branch(name, id) => Some((name.clone(), id.as_ref().map(|id| id.as_str().to_owned()))),
+            Head::Other => None,
+        };
+        let identity = Identity::of(&self.worktree.join(".git"))?;
+        Ok(Git { identity, pointer: self.place.pointer.clone(), branch })
+    }
+
+    /// Whether the branch moves with what was committed.
+    fn may_move(&self) -> bool {
+        match self.moves {
+            Moves::Yes => true,
+            Moves::No | Moves::IfUntouched(None) => false,
+            Moves::IfUntouched(Some(since)) => {
+                let changed =
+                    std::fs::symlink_metadata(self.place.own.join("index")).ok().and_then(|found| {
+                        let (seconds, nanoseconds) =
+                            (u64::try_from(found.ctime()), u32::try_from(found.ctime_nsec()));
+                        Some(UNIX_EPOCH + Duration::new(seconds.ok()?, nanoseconds.ok()?))
+                    });
+                changed.is_none_or(|changed| changed <= since)
+            }
+        }
+    }
+
+    /// What the sandbox that makes a bundle sees: the layer over the repository, and nothing of the worktree.
+    fn bare_mounts(&self) -> Vec<Mount> {
+        let common = &self.place.common;
+        let below = Mount { owned: true, ..Mount::host(common, common, Access::Read) };
+        let below = self.place.pointer.is_none().then_some(below);
+        below.into_iter().chain(self.mounts()).collect()
+    }
+
+    /// From now on somebody's work may be in the layer: it stays until that was taken over.
+    pub(crate) fn hold(&mut self) {
         self.is_kept = true;
-        self.changes()
+    }
+
+    /// What was in the layer is taken over.
+    pub(crate) fn release(&mut self) {
+        self.is_kept = false;
     }
 
     /// Removes the layer, and the run's folder if that was all.
@@ -138,6 +218,29 @@ impl Repository {
         }
         Ok(())
     }
+}
+
+/// What is mounted of the repository of a worktree of which a part is given: to be read where all of it is, and nothing else.
+pub(crate) fn cut(worktree: &Path, cut: &Cut) -> Result<Vec<Mount>, Unusable> {
+    let Some(place) = Place::find(worktree)? else { return Ok(Vec::new()) };
+    let git = worktree.join(".git");
+    let mounts = match (cut.shows_all(), cut.shows(Path::new(".git"))) {
+        (true, _) => {
+            let common = place
+                .pointer
+                .as_ref()
+                .map(|_| Mount { owned: true, ..Mount::host(&place.common, &place.common, Access::Read) });
+            common
+                .into_iter()
+                .chain([Mount { owned: true, ..Mount::host(&git, &git, Access::Read) }])
+                .collect()
+        }
+        (false, true) => {
+            vec![Mount { programs: false, ..Mount::own(Source::Nothing, git, Access::Read) }]
+        }
+        (false, false) => Vec::new(),
+    };
+    Ok(mounts)
 }
 
 /// The `/etc/gitconfig` inside: who commits, and addresses that the proxy can carry.

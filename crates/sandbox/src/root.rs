@@ -129,8 +129,19 @@ impl Root {
                 plan.own_mounts().map(|mount| from_host(mount, None).at(Step::Mount, &mount.at)).collect()
             }
         };
+        let mut layers = Vec::new();
         for (mount, from) in plan.own_mounts().zip(opened?) {
-            self.mount(mount, from)?;
+            if let Source::Part { layer, path } = &mount.source {
+                let tree = part(mount, &layers, layer, path).at(Step::Mount, &mount.at)?;
+                let target = beneath(self.0.as_fd(), &mount.at).at(Step::Mount, &mount.at)?;
+                put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)?;
+                continue;
+            }
+            let tree = self.mount(mount, from)?;
+            // By this a part of it is found when it is covered.
+            if let (Source::Layer(_), Some(tree)) = (&mount.source, tree) {
+                layers.push((mount.at.as_path(), tree));
+            }
         }
         let whole = Attributes { set: sys::READ_ONLY, private: true, ..Attributes::default() };
         sys::set_attributes(self.0.as_fd(), whole).at(Step::Root, "/")?;
@@ -140,12 +151,14 @@ impl Root {
         rustix::process::chdir("/").at(Step::Root, "/")
     }
 
-    fn mount(&self, mount: &Mount, from: FromHost) -> Result<(), Broken> {
+    /// Mounts it; the mount, where it is not a cover.
+    fn mount(&self, mount: &Mount, from: FromHost) -> Result<Option<OwnedFd>, Broken> {
         let root = self.0.as_fd();
         if mount.source == Source::Nothing {
             let target = beneath(root, &mount.at).at(Step::Mount, &mount.at)?;
             let tree = nothing(mount, root, target.as_fd()).at(Step::Mount, &mount.at)?;
-            return put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at);
+            put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)?;
+            return Ok(None);
         }
         let tree = match (&mount.source, from) {
             (Source::Layer(of), FromHost::Tree(room)) => in_room(mount, of, root, &room),
@@ -154,7 +167,8 @@ impl Root {
         };
         let tree = tree.at(Step::Mount, &mount.at)?;
         let target = target(root, mount, tree.as_fd()).at(Step::Mount, &mount.at)?;
-        put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)
+        put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)?;
+        Ok(Some(tree))
     }
 }
 
@@ -202,7 +216,12 @@ pub(crate) fn from_host(mount: &Mount, owners: Option<BorrowedFd<'_>>) -> io::Re
             sys::set_attributes(room.as_fd(), Attributes { set, private: true, ..Attributes::default() })?;
             Ok(FromHost::Tree(room))
         }
-        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing => Ok(FromHost::None),
+        Source::Memory(..)
+        | Source::Processes
+        | Source::Terminals
+        | Source::Nothing
+        | Source::Part { .. }
+        | Source::Skeleton(_) => Ok(FromHost::None),
     }
 }
 
@@ -268,11 +287,49 @@ pub(crate) fn nothing(mount: &Mount, root: BorrowedFd<'_>, target: BorrowedFd<'_
     Ok(tree)
 }
 
+/// A part of a layer that was mounted at `place`, as a mount of its own.
+fn part(mount: &Mount, layers: &[(&Path, OwnedFd)], place: &Path, path: &Path) -> io::Result<OwnedFd> {
+    let layer = layers.iter().rev().find(|(at, _)| *at == place).ok_or(rustix::io::Errno::BADF)?;
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = match path.as_os_str().is_empty() {
+        true => rustix::mount::open_tree(&layer.1, "", flags)?,
+        false => rustix::mount::open_tree(beneath(layer.1.as_fd(), path)?, "", flags)?,
+    };
+    if FileType::from_raw_mode(rustix::fs::fstat(&tree)?.st_mode) == FileType::Symlink {
+        return Err(rustix::io::Errno::LOOP.into());
+    }
+    let private = Attributes { set: mount.attributes(), private: true, ..Attributes::default() };
+    sys::set_attributes(tree.as_fd(), private)?;
+    Ok(tree)
+}
+
+/// A directory with empty places in it, which nobody can write to any more.
+fn skeleton(places: &[(std::path::PathBuf, bool)], attributes: u64) -> io::Result<OwnedFd> {
+    let memory = [("size", "1m"), ("nr_inodes", "16384"), ("mode", "0755")];
+    let tree = new("tmpfs", &memory, attributes & !sys::READ_ONLY)?;
+    for (path, is_folder) in places {
+        match (is_folder, path.parent()) {
+            (true, _) => folders(tree.as_fd(), path)?,
+            (false, above) => {
+                above.map_or(Ok(()), |above| folders(tree.as_fd(), above))?;
+                file(tree.as_fd(), path, b"")?;
+            }
+        }
+    }
+    let whole = Attributes { set: attributes, private: true, ..Attributes::default() };
+    sys::set_attributes(tree.as_fd(), whole)?;
+    Ok(tree)
+}
+
 /// The mount, if it is the sandbox's own.
 fn made(mount: &Mount) -> io::Result<OwnedFd> {
     let attributes = mount.attributes();
     match &mount.source {
-        Source::Host(_) | Source::Layer(_) | Source::Nothing => Err(rustix::io::Errno::BADF.into()),
+        Source::Host(_) | Source::Layer(_) | Source::Nothing | Source::Part { .. } => {
+            Err(rustix::io::Errno::BADF.into())
+        }
+        Source::Skeleton(places) => skeleton(places, attributes),
         Source::Memory(size, mode) => {
             let (size, mode) = (size.to_string(), format!("{mode:o}"));
             new("tmpfs", &[("size", &size), ("mode", &mode)], attributes)

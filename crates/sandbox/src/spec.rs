@@ -245,8 +245,13 @@ impl Spec {
         self
     }
 
-    /// The same shape for another command, which knows nothing of the caller's variables.
-    pub(crate) fn instead(&self, command: Vec<OsString>, directory: PathBuf) -> Self {
+    /// The parts that are left out.
+    pub(crate) fn left_out(&self) -> &[Part] {
+        &self.left_out
+    }
+
+    /// The same bounds for another command, which knows nothing of the caller's variables and has these mounts and no others.
+    pub(crate) fn instead(&self, command: Vec<OsString>, directory: PathBuf, mounts: Vec<Mount>) -> Self {
         let variables = [
             ("PATH", "/usr/bin:/bin"),
             ("LC_ALL", "C"),
@@ -256,7 +261,8 @@ impl Spec {
             ("GIT_NO_REPLACE_OBJECTS", "1"),
         ];
         let environment = variables.map(|(name, value)| (name.into(), value.into())).to_vec();
-        Self { command, directory, environment, captured: None, trust: Vec::new(), ..self.clone() }
+        let (places, trust) = (Vec::new(), Vec::new());
+        Self { command, directory, environment, captured: None, places, more: mounts, trust, ..self.clone() }
     }
 
     /// A toolchain of the caller's, read-only, without its credentials.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::guardian::Guardian;
 use crate::plan::{Access, Mount, Source};
 use crate::profile::Protected;
-pub(crate) use stubs::Left;
+pub(crate) use stubs::{Left, relied_on};
 pub use stubs::{Stubs, sweep};
 
 /// Mounts that keep control files as they are; stubs for those that are not there.

@@ -128,6 +128,18 @@ pub(crate) struct RunArgs {
     /// How many seconds the command has to end by itself when it is stopped
     #[arg(long, value_name = "SECONDS", default_value_t = 5, hide = true, value_parser = clap::value_parser!(u64).range(..=60))]
     pub(crate) grace: u64,
+    /// Of the worktree, give this part and nothing else; `/` is the worktree
+    #[arg(long, value_name = "ro:/PATH|rw:/PATH", hide = true, requires = "overlay")]
+    pub(crate) only: Vec<String>,
+    /// Keep this part of the worktree out
+    #[arg(long, value_name = "/PATH", hide = true, requires = "only")]
+    pub(crate) except: Vec<String>,
+    /// Of all that other rules allow, let it reach these hosts and nothing else
+    #[arg(long, value_name = "HOST[:PORT]", hide = true)]
+    pub(crate) within: Vec<String>,
+    /// Let it not reach these hosts, whatever other rules allow
+    #[arg(long, value_name = "HOST[:PORT]", hide = true)]
+    pub(crate) never: Vec<String>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

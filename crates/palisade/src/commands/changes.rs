@@ -15,10 +15,11 @@ use sandbox::changes::{
     Apply, ApplyError, Branch, Change, DiscardError, Kept, Left, Record, Undo, UndoError, Why, escaped,
     runs as all_runs,
 };
-use sandbox::profile::{Class, Host, Layers, Profile, Protected, Roots};
+use sandbox::profile::{Class, Profile, Roots};
 use sandbox::{Caller, RunId};
 use serde_json::{Value, json};
 
+use super::caller::own_home;
 use super::record::OwnRecord;
 use super::run::Home;
 use crate::failure::Failure;
@@ -224,22 +225,8 @@ fn relative(worktree: &Path, typed: &[OsString]) -> Result<Vec<PathBuf>, Failure
 
 /// The rules about control files that the run had.
 fn rules(record: &Record) -> Result<Profile, Failure> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).and_then(|path| path.canonicalize().ok());
-    let layers = Layers {
-        name: "dev",
-        own: &|_| Ok(None),
-        project: None,
-        consent: &|_| false,
-        flags: &sandbox::profile::Draft::default(),
-        host: &Host { memory: 1 << 30, cores: 1 },
-        roots: &Roots {
-            home: home.unwrap_or_else(|| "/home/agent".into()),
-            worktree: record.worktree.clone(),
-        },
-    };
-    let mut profile = Profile::resolve(&layers).map_err(|error| failed(&error))?.profile;
-    profile.unprotect = record.unprotect.iter().filter_map(|text| Protected::parse(text).ok()).collect();
-    Ok(profile)
+    let roots = Roots { home: own_home(), worktree: record.worktree.clone() };
+    Profile::guarding(&roots, &record.unprotect).map_err(|error| failed(&error))
 }
 
 /// `palisade diff`.
@@ -268,6 +255,8 @@ pub(super) fn apply(
 ) -> Result<Shown, Failure> {
     let home = Home::find(config);
     let (run, typed) = chosen(&home, words)?;
+    // Its commits come along only if they were taken over.
+    super::unfinished::of(&home, &run);
     let mut kept = Kept::take(&home.state, &run).map_err(|error| failed(&error))?;
     let rules = rules(kept.record())?;
     let paths = relative(&kept.record().worktree, typed)?;
@@ -354,6 +343,7 @@ pub(super) fn discard(config: Option<&Path>, words: &[OsString], forget: bool) -
     if !rest.is_empty() {
         return Err(Failure::Usage("`discard` drops a whole layer; leave the paths out".into()));
     }
+    super::unfinished::of(&home, &run);
     let mut kept = Kept::take(&home.state, &run).map_err(|error| failed(&error))?;
     record(&home, &run, "run.discard", Decision::Allowed, &[("forget", forget.to_string())])?;
     let outcome = if forget { kept.forget() } else { kept.discard() };

@@ -15,7 +15,8 @@ use sandbox::receipt::{Degraded, Layer};
 use sandbox::{Part, Plan, RunId, Spec};
 use serde_json::{Value, json};
 
-use super::run::{Home, caller, resolved};
+use super::caller::{caller, resolved};
+use super::run::Home;
 use crate::cli::{Degradable, DoctorArgs, RunArgs};
 use crate::failure::Failure;
 use crate::output::{self, Shown, table};
@@ -35,7 +36,12 @@ pub(super) fn run(config: Option<&Path>, args: &DoctorArgs) -> Result<Shown, Fai
     for path in &removed {
         text.push_str(&format!("removed `{}`, which a run that was killed had left\n", path.display()));
     }
-    let mut result = json!({ "checks": findings, "removed": removed });
+    let finished = super::unfinished::everywhere(&home)?;
+    for line in finished.iter().flat_map(|one| &one.lines) {
+        text.push_str(&format!("{line}\n"));
+    }
+    let finished: Vec<Value> = finished.into_iter().map(|one| one.value).collect();
+    let mut result = json!({ "checks": findings, "removed": removed, "ended": finished });
     let mut wrong = findings.iter().filter(|finding| finding.blocks()).count();
     if args.self_test && wrong == 0 {
         let (attacks, shown, through) = attacked(&home, &args.profile)?;

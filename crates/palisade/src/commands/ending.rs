@@ -12,9 +12,12 @@ use crate::output;
 
 /// Prints one line for each thing that happened.
 pub(crate) fn tell(ending: &Ending) {
-    for line in commits(ending).into_iter().chain(findings(ending)) {
-        output::tell(&line);
-    }
+    lines(ending).iter().for_each(|line| output::tell(line));
+}
+
+/// One line for each thing that happened.
+pub(crate) fn lines(ending: &Ending) -> Vec<String> {
+    commits(ending).into_iter().chain(findings(ending)).collect()
 }
 
 /// For the record: what was found.

@@ -6,6 +6,7 @@ mod agents;
 mod backup;
 mod bring;
 mod budget;
+mod caller;
 mod catalog;
 mod changes;
 pub(crate) mod doctor;
@@ -35,6 +36,7 @@ mod sessions;
 mod setup;
 mod spent;
 mod template;
+mod unfinished;
 mod user;
 mod worktree;
 

@@ -9,6 +9,7 @@ mod change;
 mod counts;
 mod host;
 mod learn;
+mod left;
 mod login;
 mod publish;
 mod seen;
@@ -23,6 +24,7 @@ use std::time::Instant;
 
 use agents::{Agent, Catalog};
 use egress::control::{Loan, Report};
+use egress::decoys::Decoys;
 use egress::published::Doors;
 use egress::{Front, Told};
 use ledger::{Decision, Draft};
@@ -158,6 +160,17 @@ impl Network {
         }
         if args.local_only {
             stays_here(&written).map_err(|why| Failure::Sandbox(why, 125))?;
+        }
+        if !args.within.is_empty() {
+            let hosts = |all: &[String]| {
+                let one = |text: &String| {
+                    rules::Hosts::parse(text).map_err(|error| {
+                        Failure::Sandbox(format!("--within, --never: `{text}`: {error}"), 125)
+                    })
+                };
+                all.iter().map(one).collect::<Result<Vec<_>, _>>()
+            };
+            written = rules::cut(written, &hosts(&args.within)?, &hosts(&args.never)?);
         }
         let is_idle = loans.is_empty() && doors.ports().is_empty() && matches!(unknown, Unknown::Refused);
         if written.is_empty() && is_idle {
@@ -322,6 +335,7 @@ impl Watched<'_> {
         asking.hear(&mut front, &last)?;
         seen.take(last)?;
         let mut summary = seen.ended(counts)?;
+        summary.decoys = front.decoys();
         if let Unknown::Learnt(learnt) = asking.unknown {
             // What the command did counts, also when this cannot be written.
             summary.learnt = learnt.write(&command).unwrap_or_else(|failure| vec![failure.to_string()]);
@@ -464,6 +478,8 @@ pub(super) struct Summary {
     refused: Vec<(String, String, u64)>,
     /// What became of learning.
     learnt: Vec<String>,
+    /// What is still looked for in what is left.
+    decoys: Decoys,
 }
 
 impl Summary {

@@ -5,8 +5,9 @@ use std::path::Path;
 use sandbox::profile::{Consents, Name, Project, Resolved, built_in_names, check, reference};
 use serde_json::json;
 
+use super::caller::{PROJECT, caller, project_profile, resolved};
 use super::remembered;
-use super::run::{Home, PROJECT, bytes, caller, project_profile, resolved};
+use super::run::{Home, bytes};
 use crate::cli::{ProfileCommand, RunArgs};
 use crate::failure::Failure;
 use crate::output::Shown;

@@ -116,7 +116,7 @@ pub(super) fn list(home: &Home) -> Result<Shown, Failure> {
 /// Takes something back, in the project here or in all; runs at work keep what they were started with.
 pub(super) fn forget(home: &Home, host: &str, everywhere: bool) -> Result<Shown, Failure> {
     let wanted = Rules::allowing(host).map_err(|what| Failure::Usage(what.to_string()))?;
-    let project: PathBuf = run::caller(home, catalog::NOBODYS)?.worktree;
+    let project: PathBuf = super::caller::caller(home, catalog::NOBODYS)?.worktree;
     let project = project.to_string_lossy().into_owned();
     let gone = change(&home.config, |book| {
         let before = book.allowed.len();

@@ -7,23 +7,21 @@
 use std::ffi::OsString;
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use ed25519_dalek::SigningKey;
-use sandbox::profile::{
-    Consents, Document, Flags, Host, Layers, Name, Profile, Project, Resolved, Roots, Worktree,
-    pending_notice,
-};
+use sandbox::profile::{Profile, Resolved, Worktree, pending_notice};
 use sandbox::receipt::{
     Digest, End, Exit, HostInfo, ProfileRef, Receipt, Refusal, RunId, compare, end_draft, launch_draft,
     refused_draft,
 };
-use sandbox::{Begun, Caller, Control, Ended, Held, LaunchError, Permit, Spec, Standard};
+use sandbox::{Begun, Caller, Control, Cut, Ended, Held, LaunchError, Note, Permit, Spec, Standard};
 use serde_json::json;
 
+use super::caller::{caller, resolved};
 use super::catalog;
 use super::changes::Layered;
 use super::doctor;
@@ -39,10 +37,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::session::Session;
 
-/// A project's own profile, below its worktree.
-pub(super) const PROJECT: &str = ".palisade/profile.toml";
 /// The most that a profile may be long; the parser refuses less.
-const MOST_BYTES: u64 = 1 << 20;
+pub(super) const MOST_BYTES: u64 = 1 << 20;
 
 /// Where this installation keeps what `run` needs.
 pub(crate) struct Home {
@@ -53,7 +49,7 @@ pub(crate) struct Home {
     /// The daemon's settings, if there are any.
     pub(crate) settings: PathBuf,
     /// What the daemon keeps, if one is started here.
-    data: PathBuf,
+    pub(super) data: PathBuf,
 }
 
 impl Home {
@@ -105,10 +101,16 @@ fn started(
         None => catalog::known(&home.config, args.command.first())?,
     };
     let mut caller = caller(&home, &keeps)?;
+    if !args.only.is_empty() {
+        caller.cut = Some(Cut::parse(&args.only, &args.except).map_err(|error| broken(&error))?);
+    }
     let run = RunId::new().map_err(|error| broken(&error))?;
     // First of all: by it the next run finds what this one leaves if it is killed.
     Control::sweep(&super::live::folder(&home));
     let control = Control::listen(&super::live::folder(&home), &run).map_err(|error| broken(&error))?;
+    if report.is_none() {
+        super::unfinished::before(&home, &caller.worktree);
+    }
     // Another process builds what every sandbox has, while this one finds out what this one is to have.
     let begun = Begun::new(Permit::own_process(), &run, &caller.worktree).map_err(refused);
     let Resolved { mut profile, pending } = resolved(&home, &caller, &args)?;
@@ -134,6 +136,14 @@ fn started(
         Err(error) => return Err(asked.refused(&record, Refusal::Denied(error.to_string()), broken(&error))),
     };
     withheld.append(&mut prepared.withheld);
+    // Whoever wants a report sees to what is left when this process is killed.
+    let mut note = match report {
+        None => Note::begin(&home.state, &run, &profile, &mut prepared).map_err(|error| {
+            let why = format!("what the end of the run needs cannot be noted: {error}");
+            asked.refused(&record, Refusal::Failed(why.clone()), broken(&why))
+        })?,
+        Some(_) => None,
+    };
     if let Some(agent) = &agent {
         catalog::furnish(agent, &caller)?;
         prepared.spec = catalog::given(agent, &args, prepared.spec);
@@ -193,6 +203,9 @@ fn started(
     kept.as_mut().map_or(Ok(()), sandbox::Kept::begin).map_err(|error| broken(&error))?;
     let network = network.map(|network| network.attach(&mut held, &run, &record, args.watch_net));
     let mut network = network.transpose()?;
+    note.as_mut()
+        .map_or(Ok(()), |note| note.begun(launched, !args.decoy.is_empty()))
+        .map_err(|error| broken(&error))?;
     prepared.begin();
     let mut took = None;
     let ended = held.go().map_err(refused).and_then(|running| {
@@ -214,21 +227,34 @@ fn started(
         waited.map_err(|error| broken(&error))
     });
     let duration = begun.elapsed();
-    let network = network.map(Watched::end).transpose()?;
-    network.iter().for_each(Summary::tell);
+    if let Some(note) = note.as_ref().filter(|_| ended.is_ok()) {
+        note.gone();
+    }
+    // What fails from here on must not keep the rest of the end from being done, unless nobody knows the decoys any more.
+    let mut network = match network.map(Watched::end).transpose() {
+        Err(failure) if !args.decoy.is_empty() => return Err(failure),
+        other => other,
+    };
+    network.iter().flatten().for_each(Summary::tell);
     if let Ok(Ended::Over(over)) = &ended {
         output::tell(&over.told(&profile.limits));
     }
     let explained = explain::tell(observer, ended.as_ref().ok().copied(), json);
     let covers = kept.map(sandbox::Kept::end).unwrap_or_default();
-    let mut ending = prepared.finish(&profile, &run);
+    let mut ending = {
+        let sought = network.as_ref().ok().and_then(Option::as_ref).and_then(Summary::sought);
+        prepared.finish(&profile, &run, sought.as_deref())
+    };
+    if let Ok(Some(network)) = &mut network {
+        network.carried(&ending.carried, &record, &run, report.is_none())?;
+    }
     ending.findings.extend(covers);
     // Whoever wants a report reads it there; what is said beside a program's own words would look like them.
     if report.is_none() {
         ending::tell(&ending);
     }
     let layer = layered.map(|layered| layered.end(json || report.is_some(), ending::waiting(&ending)));
-    let ended = ended?;
+    let (ended, network) = (ended?, network?);
     let end = End {
         exit: exit(ended),
         duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
@@ -236,6 +262,9 @@ fn started(
         findings: ending::findings(&ending),
     };
     record.append_narrowing(&end_draft(&who(), &run, &end))?;
+    if let Some(note) = note {
+        note.done();
+    }
     if json || report.is_some() {
         let (commits, findings) = ending::value(&ending);
         let ended_by = word(ended);
@@ -432,127 +461,6 @@ pub(super) fn standard(json: bool) -> Result<Standard, Failure> {
     Ok(Standard::of([copy(input)?, copy(if json { err } else { out })?, copy(err)?]))
 }
 
-/// Who calls, where from.
-/// Agents that keep things in their home have one each, which `keeps` names.
-pub(super) fn caller(home: &Home, keeps: &str) -> Result<Caller, Failure> {
-    let directory = std::env::current_dir()
-        .and_then(|path| path.canonicalize())
-        .map_err(|error| Failure::Sandbox(format!("the current directory cannot be used: {error}"), 125))?;
-    let worktree = worktree(&directory);
-    let own = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let own = own.and_then(|path| path.canonicalize().ok()).unwrap_or_else(|| "/home/agent".into());
-    let is_root = rustix::process::geteuid().is_root();
-    let user = std::env::var("USER").ok().filter(|name| !is_root && is_name(name));
-    // Without links, as paths that are given are; what does not exist yet can be given by nobody.
-    let kept = [&home.config, &home.state, &home.data]
-        .map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
-    let private_home = home.state.join("homes").join(project(&worktree)).join(keeps);
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&private_home)
-        .map_err(Failure::file(&private_home))?;
-    if is_root {
-        // Inside, the owner of the worktree is the agent: the home must be theirs as well.
-        let owner = std::fs::metadata(&worktree).map_err(Failure::file(&worktree))?;
-        std::os::unix::fs::lchown(&private_home, Some(owner.uid()), Some(owner.gid()))
-            .map_err(Failure::file(&private_home))?;
-    }
-    Ok(Caller {
-        home: own,
-        user: user.unwrap_or_else(|| "agent".into()),
-        environment: std::env::vars_os().collect(),
-        directory,
-        worktree,
-        private_home,
-        kept: kept.to_vec(),
-        run_folder: PathBuf::new(),
-        stubs: home.state.join("stubs"),
-    })
-}
-
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 32
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-}
-
-/// The repository around a directory, or the directory. A repository of somebody else's does not count: whoever may
-/// write to a directory above could put one there and so have all of it given to the command.
-fn worktree(directory: &Path) -> PathBuf {
-    let owner = |path: &Path| std::fs::metadata(path).map(|found| found.uid()).ok();
-    let (own, caller) = (owner(directory), Some(rustix::process::geteuid().as_raw()));
-    let has_git = |path: &&Path| {
-        let found = path.join(".git").symlink_metadata().map(|found| found.uid()).ok();
-        let is_ours = |uid| uid == own || uid == caller;
-        found.is_some() && is_ours(found) && is_ours(owner(path))
-    };
-    directory.ancestors().find(has_git).unwrap_or(directory).to_owned()
-}
-
-/// A name for a project that tells nothing and is the same every time.
-fn project(worktree: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    sandbox::profile::ContentHash::of(worktree.as_os_str().as_bytes()).to_string().chars().take(24).collect()
-}
-
-pub(super) fn resolved(home: &Home, caller: &Caller, args: &RunArgs) -> Result<Resolved, Failure> {
-    let usage = |error: &dyn std::fmt::Display| Failure::Sandbox(error.to_string(), 125);
-    let flags = Flags {
-        ro: args.ro.iter().map(|path| absolute(caller, path)).collect(),
-        rw: args.rw.iter().map(|path| absolute(caller, path)).collect(),
-        env: args.env.clone(),
-        inherit: args.inherit_env,
-        show: args.show.clone(),
-        limit: args.limit.clone(),
-        overlay: args.overlay,
-        offline: args.offline,
-    };
-    let flags = flags.parse().map_err(|error| usage(&error))?;
-    let own = |name: &Name| -> std::io::Result<Option<Document>> {
-        let file = home.config.join("profiles").join(format!("{name}.toml"));
-        Ok(bytes(&file)?.map(|bytes| Document { file, bytes }))
-    };
-    let file = caller.worktree.join(PROJECT);
-    let project = match project_profile(&caller.worktree).map_err(Failure::file(&file))? {
-        Some(bytes) => Some(Project::parse(&bytes, &file).map_err(|error| usage(&error))?),
-        None => None,
-    };
-    let consents = home.config.join("consents");
-    let consents = match bytes(&consents).map_err(Failure::file(&consents))? {
-        Some(bytes) => Consents::parse(&bytes, &consents).map_err(|error| usage(&error))?,
-        None => Consents::default(),
-    };
-    let layers = Layers {
-        name: &args.profile,
-        own: &own,
-        project: project.as_ref(),
-        consent: &|hash| consents.holds(hash, &file),
-        flags: &flags,
-        host: &host(),
-        roots: &Roots { home: caller.home.clone(), worktree: caller.worktree.clone() },
-    };
-    Profile::resolve(&layers).map_err(|error| usage(&error))
-}
-
-/// A path as it was typed, from where the caller stands and without links, when it is there.
-fn absolute(caller: &Caller, path: &str) -> String {
-    if path.starts_with("~/") {
-        return path.to_owned();
-    }
-    let path = caller.directory.join(path);
-    path.canonicalize().unwrap_or(path).to_string_lossy().into_owned()
-}
-
-/// A project's own profile. Whoever wrote the repository chose what lies on the way to it, so no link is followed.
-pub(super) fn project_profile(worktree: &Path) -> std::io::Result<Option<Vec<u8>>> {
-    match files::Root::open(worktree)?.read(Path::new(PROJECT), MOST_BYTES, files::Rule::Any) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(files::FileError::Missing) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// A small file that is a file; none if there is nothing.
 pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -572,12 +480,4 @@ pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
-}
-
-/// What shares of limits are of.
-fn host() -> Host {
-    let found = rustix::system::sysinfo();
-    let memory = found.totalram.saturating_mul(found.mem_unit.into());
-    let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
-    Host { memory, cores }
 }

@@ -50,7 +50,7 @@ pub(super) fn run(session: &Session, command: cli::Secret, quiet: bool) -> Resul
 }
 
 /// All of standard input without its last line end, or what is typed unseen.
-fn value() -> Result<Hidden, Failure> {
+pub(super) fn value() -> Result<Hidden, Failure> {
     if std::io::stdin().is_terminal() {
         return secret("the value", false, "Value: ");
     }

@@ -9,16 +9,27 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::folder::layer_of;
+use crate::cut::Cut;
 use crate::plan::{Access, Identity, Layer, Mount, Source};
 use crate::profile::Protected;
 
 /// The mounts of a worktree whose changes go to a layer.
-pub(crate) fn layered(worktree: &Path, run_folder: &Path, protect: &[Protected]) -> io::Result<Vec<Mount>> {
+pub(crate) fn layered(
+    worktree: &Path,
+    run_folder: &Path,
+    protect: &[Protected],
+    cut: Option<&Cut>,
+) -> io::Result<Vec<Mount>> {
     let layer = layer_of(run_folder);
     let mut lower = Mount::host(worktree, worktree, Access::Read);
     lower.owned = true;
     let mut mounts = vec![lower, Mount::own(Source::Layer(layer.clone()), worktree, Access::Write)];
-    for protected in protect {
+    if let Some(cut) = cut {
+        let stubs = layer.stubs.as_deref().unwrap_or(run_folder);
+        mounts.extend(cut.mounts(worktree, protect, &|path| stub(worktree, stubs, path))?);
+    }
+    let shows = |one: &&Protected| cut.is_none_or(|cut| cut.shows(Path::new(&one.path)));
+    for protected in protect.iter().filter(shows) {
         let at = worktree.join(&protected.path);
         match std::fs::symlink_metadata(&at) {
             // A link cannot be mounted over; what replaces it is not applied.

@@ -83,6 +83,8 @@ pub struct Facts {
     /// Only for root.
     pub owners: Option<Trial>,
     pub limits: Limits,
+    /// How many watches of files one user may have at once, where that bounds this user's sandboxes.
+    pub watches: Option<u64>,
     /// Free bytes where states are kept.
     pub free: Option<u64>,
     pub directories: Vec<Directory>,
@@ -120,6 +122,7 @@ impl Facts {
             no_new_privs: trial::no_new_privs(),
             owners: clues.root.then(|| then(there, &|| trial::other_owners(&scratch))),
             limits: limits(),
+            watches: watches().filter(|_| !clues.root),
             free: rustix::fs::statvfs(&existing)
                 .ok()
                 .map(|found| found.f_bavail.saturating_mul(found.f_frsize)),
@@ -156,6 +159,10 @@ fn limits() -> Limits {
     groups.limit(wanted);
     let held = groups.enforced.iter().map(|limit| limit.name.to_owned()).collect();
     Limits { held, freezes: groups.freeze(false).is_some_and(|done| done.is_ok()) }
+}
+
+fn watches() -> Option<u64> {
+    fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").ok()?.trim().parse().ok()
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {

@@ -9,6 +9,10 @@ use super::{Finding, Severity, Status};
 const LEAST_FREE: u64 = 64 << 20;
 /// Below this a build will soon fail.
 const LITTLE_FREE: u64 = 2 << 30;
+/// As many sandboxes as a daemon has at work at once, and some for editors and the like.
+const MANY_WATCHES: u64 = 512;
+/// Below this a person notices.
+const FEW_WATCHES: u64 = 32;
 
 /// What there is to say about this host.
 #[must_use]
@@ -36,6 +40,7 @@ pub fn judge(facts: &Facts) -> Vec<Finding> {
         all.push(tried(clues, "idmapped_mounts", Wall::Owners, trial, Severity::Required));
     }
     all.extend(control_groups(facts));
+    all.extend(facts.watches.map(watches));
     all.push(disk(facts));
     all.extend(facts.directories.iter().map(directory));
     all.extend(ledger(facts));
@@ -136,6 +141,23 @@ fn control_groups(facts: &Facts) -> Vec<Finding> {
         bad("cgroup_freeze", layer, Severity::Recommended, "not possible", cause, fix.into())
     });
     all
+}
+
+/// Each sandbox has one, besides the user's own programs. Root's are not bounded by it.
+fn watches(most: u64) -> Finding {
+    let (id, layer) = ("watches", "watches of files");
+    let found = format!("{most} at once");
+    if most >= MANY_WATCHES {
+        return good(id, layer, Severity::Info, found);
+    }
+    let severity = if most < FEW_WATCHES { Severity::Recommended } else { Severity::Info };
+    let cause = format!(
+        "`fs.inotify.max_user_instances` is {most}: each sandbox takes one, so this user has at most {most} at once, less what editors \
+         and other programs take"
+    );
+    let fix = "sudo sysctl -w fs.inotify.max_user_instances=1024; for good: `echo fs.inotify.max_user_instances=1024 | sudo tee \
+               /etc/sysctl.d/60-palisade.conf`";
+    bad(id, layer, severity, &found, cause, fix.into())
 }
 
 fn disk(facts: &Facts) -> Finding {

@@ -34,6 +34,7 @@ fn healthy() -> Facts {
         no_new_privs: Trial::Works,
         owners: None,
         limits: Limits { held: ["memory", "pids", "cpu"].map(str::to_owned).into(), freezes: true },
+        watches: Some(1_024),
         free: Some(100 << 30),
         directories: vec![directory("state", 0o700), directory("config", 0o755)],
         ledger: true,
@@ -54,6 +55,16 @@ fn fails(change: impl FnOnce(&mut Facts), id: &str, severity: Severity, cause: &
     assert!(told.contains(cause), "{id}: cause `{told}` lacks `{cause}`");
     assert!(remedy.contains(fix), "{id}: fix `{remedy}` lacks `{fix}`");
     assert_eq!(all.iter().any(Finding::blocks), severity == Severity::Required, "{all:#?}");
+}
+
+#[test]
+fn sbx_11_a_bound_on_watches_is_a_bound_on_sandboxes() {
+    let fix = "sysctl -w fs.inotify.max_user_instances=1024";
+    fails(|facts| facts.watches = Some(128), "watches", Severity::Info, "at most 128 at once", fix);
+    fails(|facts| facts.watches = Some(8), "watches", Severity::Recommended, "at most 8 at once", fix);
+    let mut root = healthy();
+    root.watches = None;
+    assert!(judge(&root).iter().all(|finding| finding.id != "watches"), "root's are not bounded by it");
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! When something changed, as the file system says: the one time that a process cannot set.
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, StatxTimestamp};
 
 /// Some file systems round the time down to this many nanoseconds, others to whole seconds.
 const ROUNDS: [u32; 2] = [10_000_000, 1_000];
 
 /// The time by the clock that file systems take it from: it ticks, so what is written in the same tick has this time too, and
 /// what was written in an earlier one has not.
-pub(super) fn now() -> SystemTime {
+pub(crate) fn now() -> SystemTime {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
     UNIX_EPOCH + Duration::new(seconds.unwrap_or_default(), nanoseconds.unwrap_or_default())
@@ -39,6 +40,19 @@ impl Stamp {
         let own = if nanoseconds == 0 { 0 } else { self.nanoseconds - self.nanoseconds % round };
         (seconds, nanoseconds) >= (self.seconds, own)
     }
+}
+
+/// Whether something was changed after a moment; what cannot be looked at counts as if it was.
+pub(super) fn is_changed_after(root: BorrowedFd<'_>, path: &Path, moment: Stamp) -> bool {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let (above, name) = (path.parent().unwrap_or(Path::new("")), path.file_name().unwrap_or_default());
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let found = rustix::fs::openat2(root, above, flags | OFlags::DIRECTORY, Mode::empty(), resolve)
+        .and_then(|above| rustix::fs::statx(above, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::CTIME));
+    found.map_or(true, |found| {
+        (found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec) > (moment.seconds, moment.nanoseconds)
+    })
 }
 
 /// What is known of one entry.

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use super::nested;
 use super::stamp::{Seen, Stamp};
 use crate::profile::{Class, Control, Profile, controls};
+use crate::sought::{Carried, Seeks, Sink};
 
 /// The most that is looked at; beyond it the rest is told to be unknown.
 const MOST_ENTRIES: usize = 20_000_000;
@@ -32,6 +33,8 @@ pub(super) struct Rule<'a> {
     pub(super) is_worktree: bool,
     /// Whether the root's `.git` is the one that was kept apart.
     pub(super) git_is_known: bool,
+    /// What no name may carry.
+    pub(super) sought: Option<&'a dyn Seeks>,
 }
 
 /// Something that was planted or changed.
@@ -102,6 +105,8 @@ pub(super) struct Walk<'a> {
     open: Vec<(PathBuf, Around)>,
     seen: usize,
     pub(super) found: Vec<Found>,
+    /// What names were found to carry.
+    pub(super) carried: Vec<Carried>,
 }
 
 impl<'a> Walk<'a> {
@@ -109,7 +114,8 @@ impl<'a> Walk<'a> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let open = vec![(PathBuf::new(), Around::Plain)];
-        Ok(Self { root, rule, names: Names::new(), open, seen: 0, found: Vec::new() })
+        let (found, carried) = (Vec::new(), Vec::new());
+        Ok(Self { root, rule, names: Names::new(), open, seen: 0, found, carried })
     }
 
     pub(super) fn root(&self) -> BorrowedFd<'_> {
@@ -173,6 +179,13 @@ impl<'a> Walk<'a> {
         around: Around,
         own: Seen,
     ) -> rustix::io::Result<()> {
+        // Nobody knew it before the launch, so whoever wrote this name did so since.
+        if let Some(of) = self.rule.sought.and_then(|sought| sought.within(name.to_bytes())) {
+            let carried = Carried { name: of, sink: Sink::FileName };
+            self.find(above.join(OsStr::from_bytes(name.to_bytes())), carried.to_string());
+            self.carried.push(carried);
+            return Ok(());
+        }
         let is_named = matches!(around, Around::Plain) && self.names.may_be(name.to_bytes());
         if kind == FileType::RegularFile && !is_named && !matches!(around, Around::Control(_)) {
             // Nearly everything is this.

@@ -45,8 +45,12 @@ impl<'a> Rules<'a> {
     pub(super) fn gives(&self, path: &Path) -> bool {
         self.cover(path).is_some_and(|mount| match &mount.source {
             Source::Host(from) => *from == mount.at,
-            Source::Layer(_) | Source::Processes | Source::Terminals | Source::Nothing => true,
-            Source::Memory(..) => false,
+            Source::Layer(_)
+            | Source::Part { .. }
+            | Source::Processes
+            | Source::Terminals
+            | Source::Nothing => true,
+            Source::Memory(..) | Source::Skeleton(_) => false,
         })
     }
 
@@ -147,10 +151,11 @@ impl<'a> Rules<'a> {
             Source::Host(_) if mount.at == self.worktree => {
                 format!("the profile `{}` mounts the worktree read-only", self.profile.name)
             }
-            Source::Host(_) | Source::Layer(_) => format!("`{at}` is given read-only"),
+            Source::Host(_) | Source::Layer(_) | Source::Part { .. } => format!("`{at}` is given read-only"),
             Source::Processes => "`/proc` is read-only in every sandbox".into(),
             Source::Terminals | Source::Memory(..) => format!("`{at}` is the sandbox's own"),
             Source::Nothing => format!("`{at}` is covered by nothing"),
+            Source::Skeleton(_) => format!("only a part of `{at}` is given"),
         }
     }
 

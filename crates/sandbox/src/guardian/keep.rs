@@ -1,7 +1,7 @@
 //! The process that watches: an event -> everyone inside stops -> look -> cover -> they go on.
 //!
-//! It has no descriptor of the launcher's but those it needs, is in no session of anybody's, and ends with the sandbox
-//! or with the launcher, whichever is first.
+//! It has no descriptor of the launcher's but those it needs, is in no session of anybody's, and ends with the sandbox. A launcher
+//! that is killed takes its sandbox along; that this is over is noted then, for whoever ends the run in its place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::cover::{How, Is, cover, identity, reads};
 use super::tree::Seen;
@@ -27,6 +27,8 @@ use crate::worktree::Stubs;
 const GRACE: Duration = Duration::from_millis(200);
 /// How often what is not watched is looked through.
 const ROUND: Duration = Duration::from_secs(1);
+/// How long the kernel may take to end a sandbox whose launcher was killed.
+const PATIENCE: Timespec = Timespec { tv_sec: 5, tv_nsec: 0 };
 /// The most that is told.
 const MOST_TOLD: usize = 1000;
 /// The most stubs that are held open; those beyond are only removed more slowly.
@@ -44,15 +46,19 @@ pub(super) fn keep(
     let mut keeper =
         Keeper { guardian, held, stubs, known: BTreeSet::new(), told: BTreeMap::new(), pending: None };
     let mut word = [0u8; 1];
-    let is_alone = keeper.alone(&tells, waits, launcher).is_ok();
+    let alone = keeper.alone(&tells, waits, launcher);
     let stubs_held = held_open(&keeper.guardian, stubs);
-    let begun = is_alone && rustix::io::read(waits, &mut word) == Ok(1);
-    if !begun {
+    let (Ok(ends), Ok(1)) = (alone, rustix::io::read(waits, &mut word)) else {
         // Nothing is told, so the launcher takes it for lost.
         return end(held);
-    }
+    };
     let is_late = word == *b"L";
-    let kept = keeper.watch(is_late.then_some(tells.as_fd()));
+    let kept = keeper.watch(is_late.then_some(tells.as_fd()), &ends);
+    if is_gone(ends.as_fd()) {
+        return keeper.widowed();
+    }
+    // From here on there is nothing left to note, and no reason to outlive the launcher.
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     if let Err((path, error)) = kept {
         keeper.tell(&path, What::Failed, Duration::ZERO).error = Some(error.to_string());
         end(held);
@@ -93,24 +99,36 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Leaves the launcher's company and closes what is the launcher's.
-    fn alone(&self, tells: &OwnedFd, waits: &OwnedFd, launcher: Pid) -> io::Result<()> {
-        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    /// Leaves the launcher's company and closes what is the launcher's. What tells of the launcher's end.
+    fn alone(&self, tells: &OwnedFd, waits: &OwnedFd, launcher: Pid) -> io::Result<OwnedFd> {
+        let ends = rustix::process::pidfd_open(launcher, PidfdFlags::empty())?;
+        // After it is held: its number cannot be another's from now on.
         if rustix::process::getppid() != Some(launcher) {
             return Err(Errno::SRCH.into());
         }
         rustix::process::setsid()?;
         let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         let mut kept = self.guardian.tree.descriptors();
-        kept.extend([tells.as_fd(), waits.as_fd(), self.held.tree.pidfd.as_fd()]);
+        kept.extend([tells.as_fd(), waits.as_fd(), self.held.tree.pidfd.as_fd(), ends.as_fd()]);
         kept.extend(self.stubs.descriptor());
+        kept.extend(self.guardian.note.as_ref().map(AsFd::as_fd));
         sys::watch::keep_only(&kept, nothing.as_fd())?;
         std::mem::forget(nothing);
-        Ok(())
+        Ok(ends)
     }
 
-    /// Until the sandbox is gone.
-    fn watch(&mut self, first: Option<BorrowedFd<'_>>) -> Result<(), Lost> {
+    /// The launcher was killed. Its sandbox goes with it, and when that is over is noted.
+    fn widowed(&self) {
+        end(self.held);
+        let mut waiting = [PollFd::new(&self.held.tree.pidfd, PollFlags::IN)];
+        let is_gone = matches!(poll(&mut waiting, Some(&PATIENCE)), Ok(1..));
+        if let Some(note) = self.guardian.note.as_ref().filter(|_| is_gone) {
+            crate::note::gone(note);
+        }
+    }
+
+    /// Until the sandbox is gone, or the launcher.
+    fn watch(&mut self, first: Option<BorrowedFd<'_>>, launcher: &OwnedFd) -> Result<(), Lost> {
         if let Some(tells) = first {
             self.see()?;
             let _ = rustix::io::write(tells, b"!");
@@ -126,13 +144,14 @@ impl Keeper<'_> {
             let mut waiting = [
                 PollFd::new(&self.guardian.tree, PollFlags::IN),
                 PollFd::new(&self.held.tree.pidfd, PollFlags::IN),
+                PollFd::new(launcher, PollFlags::IN),
             ];
             match poll(&mut waiting, left.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(root(error.into())),
             }
-            let [events, ended] = waiting.map(|one| !one.revents().is_empty());
-            if ended {
+            let [events, ended, widowed] = waiting.map(|one| !one.revents().is_empty());
+            if ended || widowed {
                 return Ok(());
             }
             if events {

@@ -34,7 +34,7 @@ impl Table {
     pub(super) fn read(process: &Process, plan: &Plan) -> io::Result<Self> {
         let file = process.open("mountinfo")?;
         let text = super::text(super::bytes(&file)?);
-        let table = found(&text, plan)?;
+        let table = found(&text, &plan.mounts)?;
         let planned = in_short(&planned(plan, &table));
         Ok(Self { found: in_short(&table), planned, file })
     }
@@ -56,6 +56,9 @@ struct Row<'a> {
 /// Which of [`COUNTED`] a mount has, one bit each.
 type Flags = u8;
 
+/// What a directory of the host is called, whatever it is kept on.
+const HOST: &str = "host";
+
 /// The options that are counted, in order.
 const COUNTED: [&str; 4] = ["nodev", "noexec", "nosuid", "ro"];
 
@@ -76,15 +79,14 @@ fn words<'a>(row: &'a Row<'_>) -> Vec<&'a str> {
 }
 
 /// The mount table, without what differs from run to run.
-fn found<'a>(text: &'a str, plan: &Plan) -> io::Result<Vec<Row<'a>>> {
-    let mut table = Vec::with_capacity(plan.mounts.len() + 1);
+fn found<'a>(text: &'a str, mounts: &[Mount]) -> io::Result<Vec<Row<'a>>> {
+    let mut table = Vec::with_capacity(mounts.len() + 1);
     // What a host directory is kept on is the host's business; what is ours is named.
     let ours = ["tmpfs", "proc", "devpts", "overlay"];
-    let mut of_host: HashMap<Cow<'_, str>, bool> = HashMap::with_capacity(plan.mounts.len());
-    for planned in &plan.mounts {
-        let is_host = matches!(planned.source, Source::Host(_));
-        let known = of_host.entry(planned.at.to_string_lossy()).or_insert(true);
-        *known &= is_host;
+    // Of each place, the kinds that its mounts are to have.
+    let mut kinds: HashMap<Cow<'_, str>, Vec<&str>> = HashMap::with_capacity(mounts.len());
+    for planned in mounts.iter().map(planned_row) {
+        kinds.entry(planned.target).or_default().push(planned.kind);
     }
     for line in text.lines() {
         let mut words = line.split(' ').skip(4);
@@ -93,10 +95,22 @@ fn found<'a>(text: &'a str, plan: &Plan) -> io::Result<Vec<Row<'a>>> {
         };
         let kind = words.skip_while(|word| *word != "-").nth(1);
         let Some(kind) = kind else { return Err(strange("mountinfo")) };
-        let target = unescaped(at);
-        let is_host = of_host.get(&target).copied().unwrap_or(false) || !ours.contains(&kind);
-        let kind = if is_host { "host" } else { kind };
-        table.push(Row { target, kind, flags: flags(options.split(',')) });
+        table.push(Row { target: unescaped(at), kind, flags: flags(options.split(',')) });
+    }
+    // Later ones are above earlier ones: what is ours is found first, and what is left is the host's, also a directory that is
+    // kept in memory or on a layer of somebody else's.
+    for row in table.iter_mut().rev() {
+        let is_ours = ours.contains(&row.kind);
+        let mut wanted = kinds.get_mut(&*row.target);
+        let mut takes = |kind: &str| {
+            let place = wanted.as_ref().and_then(|kinds| kinds.iter().position(|one| *one == kind));
+            place.zip(wanted.as_mut()).map(|(place, kinds)| kinds.swap_remove(place)).is_some()
+        };
+        let is_own = is_ours && takes(row.kind);
+        let is_host = !is_own && takes(HOST);
+        if is_host || !is_ours {
+            row.kind = HOST;
+        }
     }
     Ok(table)
 }
@@ -161,11 +175,11 @@ fn planned<'a>(plan: &'a Plan, found: &'a [Row<'a>]) -> Vec<Row<'a>> {
 
 fn planned_row(mount: &Mount) -> Row<'_> {
     let kind = match &mount.source {
-        Source::Host(_) => "host",
-        Source::Memory(..) | Source::Nothing => "tmpfs",
+        Source::Host(_) => HOST,
+        Source::Memory(..) | Source::Nothing | Source::Skeleton(_) => "tmpfs",
         Source::Processes => "proc",
         Source::Terminals => "devpts",
-        Source::Layer(_) => "overlay",
+        Source::Layer(_) | Source::Part { .. } => "overlay",
     };
     let read = (mount.access == Access::Read && !mount.writable_anyway).then_some("ro");
     let devices = (mount.access != Access::Device).then_some("nodev");
@@ -210,6 +224,42 @@ mod tests {
             assert_ne!(short(without), all, "{without}");
         }
         assert_eq!(short("noexec,relatime,nodev,ro,nosuid"), all);
+    }
+
+    /// A worktree that is kept in memory: what is below its layer is the host's, whatever it is kept on.
+    #[test]
+    fn a_directory_of_the_host_is_one_on_any_file_system() {
+        for kind in ["ext4", "tmpfs", "overlay"] {
+            let line =
+                |at: &str, options: &str, kind: &str| format!("1 2 0:1 / {at} {options} - {kind} x rw\n");
+            let text = [
+                line("/w", "ro,nosuid,nodev", kind),
+                line("/w", "rw,nosuid,nodev", "overlay"),
+                line("/w/.env", "ro,nosuid,nodev,noexec", "tmpfs"),
+            ];
+            let rows = kinds_of(&text.concat());
+            assert_eq!(rows, [("/w", "host"), ("/w", "overlay"), ("/w/.env", "tmpfs")].map(owned), "{kind}");
+        }
+        // What the host had at the place of a mount of ours stands before it.
+        let text = "1 2 0:1 / /tmp rw - tmpfs x rw\n2 2 0:1 / /w rw - tmpfs x rw\n3 2 0:1 / /w rw - tmpfs x rw\n\
+                    4 2 0:1 / /w rw - overlay x rw\n";
+        let expected = [("/tmp", "tmpfs"), ("/w", "tmpfs"), ("/w", "host"), ("/w", "overlay")].map(owned);
+        assert_eq!(kinds_of(text), expected);
+    }
+
+    fn owned((at, kind): (&str, &str)) -> (String, String) {
+        (at.to_owned(), kind.to_owned())
+    }
+
+    fn kinds_of(text: &str) -> Vec<(String, String)> {
+        let layer = crate::plan::Layer { stubs: None, changes: "/c".into(), work: "/k".into() };
+        let mounts = [
+            Mount::host("/w", "/w", Access::Read),
+            Mount::own(Source::Layer(layer), "/w", Access::Write),
+            Mount::own(Source::Nothing, "/w/.env", Access::Read),
+        ];
+        let rows = found(text, &mounts).unwrap();
+        rows.iter().map(|row| owned((&row.target, row.kind))).collect()
     }
 
     #[test]

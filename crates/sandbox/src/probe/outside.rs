@@ -138,8 +138,12 @@ fn is_given(plan: &Plan, path: &Path, never_written: bool) -> bool {
                 // A sandbox has its own of these.
                 && !["/proc", "/dev", "/sys", "/"].iter().any(|own| host == Path::new(own))
         }
-        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing | Source::Layer(_) => {
-            false
-        }
+        Source::Memory(..)
+        | Source::Processes
+        | Source::Terminals
+        | Source::Nothing
+        | Source::Layer(_)
+        | Source::Part { .. }
+        | Source::Skeleton(_) => false,
     })
 }

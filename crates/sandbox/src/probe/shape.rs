@@ -88,6 +88,8 @@ fn code(mount: &Mount) -> [u8; 6] {
         Source::Terminals => 5,
         Source::Nothing => 6,
         Source::Layer(_) => 7,
+        Source::Part { .. } => 8,
+        Source::Skeleton(_) => 9,
     };
     let access = match mount.access {
         Access::Read => 0,

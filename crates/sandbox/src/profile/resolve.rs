@@ -132,6 +132,25 @@ impl Profile {
         Ok(Resolved { profile, pending })
     }
 
+    /// What guards a worktree where nothing else is known of a run than the control files that it gives up.
+    ///
+    /// # Errors
+    /// As [`Profile::resolve`].
+    pub fn guarding(roots: &Roots, unprotect: &[String]) -> Result<Self, ResolveError> {
+        let layers = Layers {
+            name: "dev",
+            own: &|_| Ok(None),
+            project: None,
+            consent: &|_| false,
+            flags: &Draft::default(),
+            host: &Host { memory: 1 << 30, cores: 1 },
+            roots,
+        };
+        let mut profile = Self::resolve(&layers)?.profile;
+        profile.unprotect = unprotect.iter().filter_map(|text| Protected::parse(text).ok()).collect();
+        Ok(profile)
+    }
+
     /// The least there is: what built-in profiles add to.
     fn floor(name: Name, roots: &Roots) -> Self {
         let at_home = roots.worktree == roots.home;

@@ -11,8 +11,9 @@ use std::process::Stdio;
 
 use super::bundle::{self, BadBundle, Offer};
 use super::refs::{self, Head, Id};
-use super::{Moves, Repository, exclusive};
+use super::{Moves, Repository, exclusive, looked};
 use crate::RunId;
+use crate::sought::{Carried, Seeks};
 use ::git::{Git, GitError, in_directory};
 
 /// What a stranger may push.
@@ -68,6 +69,10 @@ pub(crate) enum IngestError {
     Refused(String),
     #[error("what came out cannot be handed on: {0}")]
     File(#[from] io::Error),
+    #[error("{0}")]
+    Carries(Carried),
+    #[error("there is too much to be looked through for decoys, or it cannot be")]
+    Unlooked,
 }
 
 /// A change of one reference.
@@ -82,9 +87,15 @@ pub(super) fn ingest(
     run: &RunId,
     git: &Git,
     mut from: File,
+    sought: Option<&dyn Seeks>,
 ) -> Result<Vec<Commit>, IngestError> {
     from.rewind()?;
     let offer = bundle::read(BufReader::new(&from))?;
+    if let Some(sought) = sought
+        && let Some(carried) = looked::look(of, git, &offer, &mut from, sought)?
+    {
+        return Err(IngestError::Carries(carried));
+    }
     let offered = offered(&offer);
     let Some((_, first)) = offered.first() else { return Ok(Vec::new()) };
     let format = if first.none_like().len() == 40 { "sha1" } else { "sha256" };
@@ -128,6 +139,23 @@ pub(super) fn ingest(
     Ok(commits)
 }
 
+/// What an earlier try has taken over, by the references that it made.
+pub(super) fn taken_before(of: &Repository, run: &RunId) -> Vec<Commit> {
+    let root = of.place.common.join("refs/palisade").join(run.as_str());
+    let mut commits = Vec::new();
+    for (branch, new) in refs::below(&root) {
+        let waits = waiting(of, &branch, &new);
+        let became = match waits {
+            Some(_) => Became::Waits,
+            None => Became::Kept("it was taken over before".into()),
+        };
+        let old = waits.and_then(Option::as_ref).map(|old| old.as_str().to_owned());
+        let kept = format!("refs/palisade/{run}/{branch}");
+        commits.push(Commit { branch, old, new: new.as_str().to_owned(), kept, became });
+    }
+    commits
+}
+
 /// Every branch, and the head where it is on none.
 fn offered(offer: &Offer) -> Vec<(String, Id)> {
     let mut offered = offer.branches.clone();
@@ -139,13 +167,13 @@ fn offered(offer: &Offer) -> Vec<(String, Id)> {
 
 /// The branch that was checked out at launch, if it has something new.
 fn moving<'a>(of: &Repository, offer: &'a Offer) -> Option<(String, Option<Id>, &'a Id)> {
-    match (&of.head, of.moves) {
-        (Head::Branch(name, old), Moves::Yes) => {
+    match &of.head {
+        Head::Branch(name, old) if of.may_move() => {
             let (_, new) =
                 offer.branches.iter().find(|(branch, new)| branch == name && Some(new) != old.as_ref())?;
             Some((name.clone(), old.clone(), new))
         }
-        (Head::Branch(..) | Head::Other, _) => None,
+        Head::Branch(..) | Head::Other => None,
     }
 }
 
@@ -161,6 +189,10 @@ fn why_not(of: &Repository, branch: &str) -> String {
     match (&of.head, of.moves) {
         (_, Moves::No) => "the changes of this run are kept apart".into(),
         (Head::Branch(name, _), _) if name != branch => format!("`{name}` was checked out at the start"),
+        (Head::Branch(..), Moves::IfUntouched(None)) => "nobody saw when its launcher was killed".into(),
+        (Head::Branch(..), Moves::IfUntouched(Some(_))) => {
+            "git was used here after its launcher was killed".into()
+        }
         (Head::Branch(..), _) => "it has nothing new".into(),
         (Head::Other, _) => "no branch was checked out at the start".into(),
     }
@@ -188,6 +220,7 @@ fn push(
     pack: u64,
 ) -> Result<Vec<(String, Option<String>)>, IngestError> {
     let path = of.folder.join("push");
+    let _ = std::fs::remove_file(&path);
     let mut input = exclusive(&path)?;
     std::fs::remove_file(&path)?;
     for (number, Asked { old, new, name }) in asked.iter().enumerate() {

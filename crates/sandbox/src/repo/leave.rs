@@ -15,13 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::ingest::{Commit, IngestError, ingest};
+use super::ingest::{Commit, IngestError, ingest, taken_before};
 use super::{Repository, exclusive, refs};
 use crate::files;
 use crate::launch::Held;
 use crate::permit::Permit;
 use crate::plan::Identity;
 use crate::running::Ended;
+use crate::sought::{Carried, Seeks};
 use crate::spec::identity_for;
 use crate::{LaunchError, RunId, Running, Spec, Standard, Unenforceable};
 use ::git::{Git, program, shown};
@@ -31,7 +32,7 @@ const MOST_BYTES: u64 = 2 << 30;
 /// The most that is kept of what is said about it.
 const MOST_TOLD: u64 = 1 << 16;
 /// How long it may take.
-const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Why commits were not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -52,25 +53,48 @@ pub enum TakeError {
     #[error("no bundle could be made: {0}")]
     Bundle(String),
     /// It did not end, or not in time.
-    #[error("the bundle grew beyond {} GiB or was not ready in {} minutes", MOST_BYTES >> 30, PATIENCE.as_secs() / 60)]
+    #[error("the bundle grew beyond {} GiB or was not ready in time", MOST_BYTES >> 30)]
     TooMuch,
     /// What came out is not taken.
     #[error("{0}")]
     Refused(String),
+    /// Something is in it that must not leave.
+    #[error("{0}")]
+    Carries(Carried),
     /// A file of ours.
     #[error("`{0}`: {1}")]
     File(PathBuf, #[source] io::Error),
 }
 
+impl TakeError {
+    /// Whether it may go better another time, with nobody doing anything about the repository.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::NoGit | Self::Plan(_) | Self::Launch(_) | Self::File(..) => true,
+            Self::Replaced | Self::Bundle(_) | Self::TooMuch | Self::Refused(_) | Self::Carries(_) => false,
+        }
+    }
+}
+
 impl From<IngestError> for TakeError {
     fn from(error: IngestError) -> Self {
-        Self::Refused(error.to_string())
+        match error {
+            IngestError::Carries(carried) => Self::Carries(carried),
+            other => Self::Refused(other.to_string()),
+        }
     }
 }
 
 impl Repository {
     /// Takes over what was committed in the layer; nothing, if no reference changed.
-    pub(crate) fn take(&self, spec: &Spec, run: &RunId) -> Result<Vec<Commit>, TakeError> {
+    /// Nothing either, if something that is sought is in it.
+    pub(crate) fn take(
+        &self,
+        spec: &Spec,
+        run: &RunId,
+        patience: Duration,
+        sought: Option<&dyn Seeks>,
+    ) -> Result<Vec<Commit>, TakeError> {
         if !self.is_touched() {
             return Ok(Vec::new());
         }
@@ -78,17 +102,21 @@ impl Repository {
             return Err(TakeError::Replaced);
         }
         let git = Git::find(&self.place.common).ok_or(TakeError::NoGit)?;
-        let Some(bundle) = self.bundle(spec, run)? else { return Ok(Vec::new()) };
-        Ok(ingest(self, run, &git, bundle)?)
+        match self.bundle(spec, run, patience)? {
+            Some(bundle) => Ok(ingest(self, run, &git, bundle, sought)?),
+            None => Ok(taken_before(self, run)),
+        }
     }
 
     /// What the host has not, as a bundle that the inside made; none if there is nothing.
-    fn bundle(&self, spec: &Spec, run: &RunId) -> Result<Option<File>, TakeError> {
+    fn bundle(&self, spec: &Spec, run: &RunId, patience: Duration) -> Result<Option<File>, TakeError> {
         let path = self.folder.join("bundle");
         let failed = |error: io::Error| TakeError::File(path.clone(), error);
+        // Of somebody who was killed at this moment.
+        let _ = std::fs::remove_file(&path);
         let mut file = exclusive(&path).map_err(failed)?;
         std::fs::remove_file(&path).map_err(failed)?;
-        let spec = spec.instead(self.command()?, self.worktree.clone());
+        let spec = spec.instead(self.command()?, self.worktree.clone(), self.bare_mounts());
         let (out, out_inside) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let (err, err_inside) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.into()))?;
         let null: OwnedFd = File::open("/dev/null").map_err(failed)?.into();
@@ -98,7 +126,8 @@ impl Repository {
             .launch(Permit::own_process(), Standard::of([null, out_inside, err_inside]))
             .and_then(Held::go)?;
         let mut told = Vec::new();
-        let ended = drained(running, &out, &mut file, &err, &mut told).map_err(failed)?;
+        let until = Instant::now() + patience;
+        let ended = drained(running, until, &out, &mut file, &err, &mut told).map_err(failed)?;
         match ended {
             Some(Ended::Code(0)) => Ok(Some(file)),
             Some(Ended::Code(_)) if String::from_utf8_lossy(&told).contains("empty bundle") => Ok(None),
@@ -149,12 +178,12 @@ impl Repository {
 /// Carries both outputs until the end; none if it was ended because it was too much.
 fn drained(
     running: Running,
+    until: Instant,
     out: &OwnedFd,
     to: &mut impl Write,
     err: &OwnedFd,
     told: &mut impl Write,
 ) -> io::Result<Option<Ended>> {
-    let until = Instant::now() + PATIENCE;
     let Some(pid) = Pid::from_raw(running.pid()) else {
         return Err(io::Error::from_raw_os_error(libc::ESRCH));
     };

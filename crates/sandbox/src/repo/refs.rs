@@ -85,6 +85,24 @@ fn asked(own: &Path) -> io::Result<Head> {
     Ok(Head::Branch(name.to_owned(), id))
 }
 
+/// The references that are files below a directory of ours, by their names there.
+pub(crate) fn below(root: &Path) -> Vec<(String, Id)> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(root).ok().and_then(Path::to_str).map(str::to_owned);
+            let id = small(&path).ok().flatten().and_then(|bytes| Id::parse(bytes.trim_ascii()));
+            found.extend(name.zip(id));
+        }
+    }
+    found
+}
+
 /// Every commit that a reference of the host names now, as far as there is room.
 pub(crate) fn values(common: &Path) -> Vec<Id> {
     let mut found = Vec::new();

@@ -293,14 +293,25 @@ pub(super) fn used_of(found: &Found, bytes: u64) -> u64 {
 fn written(plan: &Plan) -> Vec<(&Path, Vec<CString>)> {
     let host = |mount: &'_ Mount| match &mount.source {
         Source::Host(_) | Source::Layer(_) => mount.access == Access::Write,
-        Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing => false,
+        // What is written to a part goes to its layer.
+        Source::Memory(..)
+        | Source::Processes
+        | Source::Terminals
+        | Source::Nothing
+        | Source::Part { .. }
+        | Source::Skeleton(_) => false,
     };
     let mut all: Vec<(&Path, Vec<CString>)> = Vec::new();
     for mount in plan.mounts.iter().filter(|mount| host(mount)) {
         let path = match &mount.source {
             Source::Host(path) => path.as_path(),
             Source::Layer(layer) => layer.changes.as_path(),
-            Source::Memory(..) | Source::Processes | Source::Terminals | Source::Nothing => continue,
+            Source::Memory(..)
+            | Source::Processes
+            | Source::Terminals
+            | Source::Nothing
+            | Source::Part { .. }
+            | Source::Skeleton(_) => continue,
         };
         // What lies below another is counted with it.
         if !all.iter().any(|(above, _)| path.starts_with(above)) {

@@ -52,8 +52,7 @@ pub(crate) struct Open(#[expect(dead_code, reason = "held, not used")] OwnedFd);
 impl Stubs {
     /// Opens the book of a worktree and begins a page in it, named for the run.
     pub(crate) fn begin(books: &Path, worktree: &Path, run: &OsStr) -> io::Result<(Self, Open)> {
-        let hash = crate::profile::ContentHash::of(worktree.as_os_str().as_bytes()).to_string();
-        let book = books.join(hash.get(..24).unwrap_or(&hash));
+        let book = book_of(books, worktree);
         let open = lock(&book)?;
         let others = clean(&book, None)?;
         // Two that have no run of their own must still differ.
@@ -148,6 +147,24 @@ pub fn sweep(state: &Path) -> Vec<PathBuf> {
         let _ = rustix::fs::rmdir(&book);
     }
     removed
+}
+
+/// What living runs rely on in a worktree; what dead ones left there is removed.
+pub(crate) fn relied_on(books: &Path, worktree: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let book = book_of(books, worktree);
+    if !book.exists() {
+        return Ok(BTreeSet::new());
+    }
+    let _open = lock(&book)?;
+    let relied = clean(&book, None)?;
+    // Only when there is no page in it.
+    let _ = rustix::fs::rmdir(&book);
+    Ok(relied)
+}
+
+fn book_of(books: &Path, worktree: &Path) -> PathBuf {
+    let hash = crate::profile::ContentHash::of(worktree.as_os_str().as_bytes()).to_string();
+    books.join(hash.get(..24).unwrap_or(&hash))
 }
 
 /// Locks a book; made when there is none.

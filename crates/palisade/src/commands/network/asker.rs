@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use sandbox::Inhabitants;
 
 /// How long one search may take.
-const LONGEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_millis(20);
 /// Of each second, how much is spent on searches.
 const SHARE: f64 = 0.1;
 /// The most of it that is saved up, in seconds.
-const SAVED: f64 = 0.2;
+const SAVED: f64 = 0.05;
 /// Connections that are remembered.
 const KEPT: usize = 8_192;
 /// Processes that are named.

@@ -10,7 +10,7 @@ use egress::control::{Report, Verdict, Wanted};
 use egress::published::Port;
 use egress::{Counts, Told};
 use ledger::{Decision, Draft};
-use sandbox::RunId;
+use sandbox::{Carried, RunId};
 
 use super::Summary;
 use super::asker::Askers;
@@ -34,6 +34,9 @@ const PROXY: &str = "network.proxy";
 const LOGIN: &str = "network.login";
 /// What is counted at the end.
 const COUNTS: &str = "network.counts";
+/// Why a connection came to nobody.
+const FLOOD: &str =
+    "connections come faster than a sandbox may begin them: 2,000 a second, after 2,048 at once";
 /// Kinds that are recorded each by itself.
 const MOST_KINDS: usize = 1024;
 /// How much of a path is shown to a person.
@@ -143,7 +146,12 @@ impl<'a> Seen<'a> {
             }
             Told::Packet(packet) => {
                 let (host, kind) = (packet.to.ip().to_string(), packet.kind());
-                let why = "no rule lists this address, or it is not a connection; rules are about names, so ask for one by its name";
+                let why = match packet.is_flood {
+                    true => FLOOD,
+                    false => {
+                        "no rule lists this address, or it is not a connection; rules are about names, so ask for one by its name"
+                    }
+                };
                 let place = packet.to.to_string();
                 let draft = || {
                     let draft = self.entry(CONNECT, Decision::Refused).because(why).with("host", host);
@@ -353,9 +361,15 @@ impl<'a> Seen<'a> {
             was_watched: self.watch && self.unsaid == 0,
             findings,
             refused,
-            learnt: Vec::new(),
+            ..Summary::default()
         })
     }
+}
+
+/// The entry of a decoy in what a run left behind.
+pub(super) fn carried(run: &RunId, carried: &Carried, what: &str) -> Draft {
+    let draft = Draft::new(who(), FINDING, Decision::Noted).on(run.as_str()).because(what.to_owned());
+    draft.with("decoy", carried.name.clone()).with("sink", carried.sink.word())
 }
 
 fn about(draft: Draft, wanted: &Wanted) -> Draft {

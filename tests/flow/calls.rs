@@ -104,6 +104,22 @@ impl Stage<'_> {
         }
     }
 
+    /// An env, by name.
+    pub fn env(&self) -> String {
+        self.owner().register_env(&new_env(&self.fresh())).unwrap().name
+    }
+
+    /// A subagent, by name.
+    pub fn subagent(&self) -> String {
+        self.owner().register_subagent(&new_subagent(&self.fresh())).unwrap().name
+    }
+
+    /// A capability with one file, by name.
+    pub fn capability(&self) -> String {
+        let (body, files) = new_capability(&self.fresh());
+        self.owner().register_capability(&body, &files).unwrap().name
+    }
+
     /// A repository of this machine, not fetched yet.
     pub fn local_repo(&self) -> String {
         self.host.local_repo(&self.fresh())
@@ -319,6 +335,48 @@ pub fn new_import(worktree: &str) -> api::ImportRequest {
     }
 }
 
+/// An env that nobody registered before.
+pub fn new_env(name: &str) -> api::RegisterEnvRequest {
+    let document = serde_json::json!({ "about": name, "values": { "LOG_LEVEL": "debug" } });
+    api::RegisterEnvRequest {
+        name: name.to_owned(),
+        document: document.as_object().unwrap().clone(),
+        inline: BTreeMap::new(),
+        accept_credentials: false,
+        dry_run: false,
+    }
+}
+
+/// A subagent that nobody registered before.
+pub fn new_subagent(name: &str) -> api::RegisterSubagentRequest {
+    let document = serde_json::json!({ "about": name, "systemPrompt": "Do what is asked.", "agent": "fake" });
+    api::RegisterSubagentRequest {
+        name: name.to_owned(),
+        document: document.as_object().unwrap().clone(),
+        accept_credentials: false,
+        dry_run: false,
+        planned: Vec::new(),
+    }
+}
+
+/// A capability that nobody registered before, and its files.
+pub fn new_capability(name: &str) -> (api::RegisterCapabilityRequest, Vec<Vec<u8>>) {
+    let files = vec![format!("the notes of {name}\n").into_bytes()];
+    let about = files.iter().map(|file| api::CapabilityFile {
+        path: "notes/a.txt".into(),
+        bytes: file.len() as u64,
+        executable: false,
+    });
+    let body = api::RegisterCapabilityRequest {
+        name: name.to_owned(),
+        document: serde_json::Map::new(),
+        files: about.collect(),
+        accept_credentials: false,
+        dry_run: false,
+    };
+    (body, files)
+}
+
 pub fn new_key() -> CreateKeyRequest {
     CreateKeyRequest { label: "k".into(), scope: "runs:read".into(), days: None }
 }
@@ -502,6 +560,17 @@ calls! { s, who;
         let (id, asked) = s.asked(who);
         let body = DenyRequest { effect: asked.effect };
     } deny_approval(&id, &asked.id, &body);
+    "artifacts_list" => artifacts("env", None);
+    "artifacts_read" => { let name = s.env(); } artifact("env", &name);
+    "artifacts_history" => { let name = s.env(); } artifact_history("env", &name);
+    "artifacts_assign" => { let (name, to) = (s.env(), s.env()); } assign_artifact("env", &name, &to);
+    "artifacts_revoke" => { let name = s.env(); } revoke_artifact("env", &name);
+    "artifacts_register_capability" => {
+        let (body, files) = new_capability(&s.fresh());
+    } register_capability(&body, &files);
+    "artifacts_file" => { let name = s.capability(); } capability_file(&name, "notes/a.txt");
+    "artifacts_register_subagent" => { let body = new_subagent(&s.fresh()); } register_subagent(&body);
+    "artifacts_register_env" => { let body = new_env(&s.fresh()); } register_env(&body);
     "policies_list" => policies();
     "policies_add" => { let id = s.fresh(); } add_policy(&id, NOBODY);
     "policies_remove" => { let id = s.policy(); } remove_policy(&id);

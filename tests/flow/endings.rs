@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use api::{CreateSessionRequest, Worktree};
+use api::{CreateSessionRequest, ImportRequest, Worktree};
 use tests::{Host, Person};
 
-use crate::calls::{new_session, spawn};
+use crate::calls::{new_import, new_session, spawn};
 use crate::sessions::{ended, quiet, steps, tasks, until};
 use crate::trees::{tree, wanted};
 
@@ -48,6 +48,10 @@ fn wt_15_nothing_is_begun_in_a_worktree_that_is_being_ended() {
         let idle = client.create_session(&shell(&made.id)).unwrap().id;
         let first = client.prompt_session(&idle, "echo x > made").unwrap().id;
         assert_eq!(ended(owner, &idle, &first).state, "done");
+        // One of which a page came before, and more is to come.
+        let begun = ImportRequest { last: false, ..new_import(&made.id) };
+        let begun = client.import_session(&begun).unwrap().id;
+        let next = ImportRequest { session: Some(begun.clone()), after: 1, ..new_import(&made.id) };
         let slow = slow_to_end(owner, &made.id);
         std::thread::scope(|scope| {
             let ending = scope.spawn(|| match deletes {
@@ -60,6 +64,8 @@ fn wt_15_nothing_is_begun_in_a_worktree_that_is_being_ended() {
             is_refused("fork", client.fork_session(&idle, &api::ForkRequest::default()), word);
             is_refused("spawn", client.spawn_session(&idle, &spawn("true")), word);
             is_refused("resume", client.resume_session(&idle), word);
+            is_refused("import", client.import_session(&new_import(&made.id)), word);
+            is_refused("import more", client.import_session(&next), word);
             is_refused("archive", client.archive_worktree_and(&made.id, Some("removed")), word);
             is_refused("delete", client.delete_worktree_and(&made.id, Some("removed")), word);
             is_refused("restore", client.restore_worktree(&made.id), "");
@@ -76,7 +82,10 @@ fn wt_15_nothing_is_begun_in_a_worktree_that_is_being_ended() {
         let kept = client.worktree(&made.id).unwrap();
         assert_eq!(kept.files.as_deref(), Some("kept"));
         assert!(client.create_session(&shell(&made.id)).is_err(), "it is archived");
+        assert_eq!(client.session(&begun).unwrap().imported, Some(1), "what came of the transcript is kept");
+        assert!(client.import_session(&next).is_err(), "nothing is added to what is archived");
         client.restore_worktree(&made.id).unwrap();
+        assert_eq!(client.import_session(&next).unwrap().imported, Some(2), "and the rest of it comes later");
         let again = client.prompt_session(&idle, "true").unwrap().id;
         assert_eq!(ended(owner, &idle, &again).state, "done", "and everything goes on");
     }
@@ -285,6 +294,55 @@ fn wt_15_an_interrupted_end_that_fails_is_told_of() {
     assert!(std::process::Command::new("umount").arg(&held).status().unwrap().success());
     owner.client.archive_worktree_and(&made.id, Some("removed")).unwrap();
     assert!(!place.exists());
+}
+
+/// WT-15: a daemon that is killed while a tree is made again leaves no half of one: the worktree stays archived, the record says so, and it can be
+/// brought back as if nothing had happened.
+#[test]
+fn wt_15_an_interrupted_restore_leaves_no_half_of_a_tree() {
+    let mut host = quiet();
+    let repo = host.local_repo("demo");
+    let origin = host.origin("demo");
+    grown(&origin, 12_000);
+    tests::git(&origin, &["add", "-A"]);
+    tests::git(
+        &origin,
+        &["-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-q", "-m", "many"],
+    );
+    host.owner().client.fetch_repo(&repo).unwrap();
+    let made = host.owner().client.create_worktree(&wanted(&repo, "back")).unwrap();
+    let place = tree(&host, &made);
+    let whole = count(&place);
+    let session = host.owner().client.create_session(&shell(&made.id)).unwrap().id;
+    host.owner().client.archive_worktree_and(&made.id, Some("removed")).unwrap();
+    assert!(!place.exists());
+    let head = host.ledger_head();
+    let (client, id) = (host.owner().client.clone(), made.id.clone());
+    let restoring = std::thread::spawn(move || client.restore_worktree(&id));
+    let end = std::time::Instant::now() + Duration::from_secs(60);
+    while count(&place) < 100 {
+        assert!(std::time::Instant::now() < end, "nothing is made");
+    }
+    host.kill();
+    restoring.join().unwrap().unwrap_err();
+    let half = count(&place);
+    assert!(half > 0 && half < whole, "it was killed amid it: {half} of {whole}");
+    host.start_daemon().unwrap();
+    host.rebase();
+    let owner = host.owner();
+    let noted = until("it is told on the ledger", || {
+        host.since(head).into_iter().find(|entry| entry.action == "worktree.ending")
+    });
+    assert!(noted.line.contains("stays archived") && noted.line.contains(&made.id), "{}", noted.line);
+    let shown = owner.client.worktree(&made.id).unwrap();
+    assert!(shown.archived_at.is_some() && shown.files.as_deref() == Some("removed"), "{shown:?}");
+    assert!(!place.exists(), "nothing of it is left");
+    assert!(owner.client.session(&session).unwrap().closed_at.is_some());
+    owner.client.restore_worktree(&made.id).unwrap();
+    assert_eq!(count(&place), whole);
+    let task = owner.client.prompt_session(&session, "git status --porcelain; true").unwrap().id;
+    let end = ended(owner, &session, &task);
+    assert_eq!((end.state.as_str(), end.tree_before.unwrap().dirty), ("done", Some(false)));
 }
 
 /// WT-15: however deep a tree is, it is cleaned and removed.

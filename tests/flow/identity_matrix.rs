@@ -87,6 +87,15 @@ POST   /api/v1/sessions/{session}/approvals/{approval}/allow | runs:write | 403/
 POST   /api/v1/sessions/{session}/approvals/{approval}/deny | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 GET    /api/v1/sessions/{session}/consents        | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 DELETE /api/v1/sessions/{session}/consents/{consent} | runs:write | 403/403 | 422/403 | 422/422 | 422/422
+GET    /api/v1/artifacts/{kind}                   | runs:read   | 403     | 200     | 200     | 200
+GET    /api/v1/artifacts/{kind}/{artifact}        | runs:read   | 403     | 200     | 200     | 200
+GET    /api/v1/artifacts/{kind}/{artifact}/history | runs:read  | 403     | 200     | 200     | 200
+POST   /api/v1/artifacts/{kind}/{artifact}/assign | admin       | 403     | 403     | 200     | 200
+POST   /api/v1/artifacts/{kind}/{artifact}/revoke | admin       | 403     | 403     | 200     | 200
+POST   /api/v1/capabilities                       | admin       | 403     | 403     | 201     | 201
+GET    /api/v1/capabilities/{artifact}/file       | admin       | 403     | 403     | 200     | 200
+POST   /api/v1/subagents                          | admin       | 403     | 403     | 201     | 201
+POST   /api/v1/envs                               | admin       | 403     | 403     | 201     | 201
 GET    /api/v1/policies                           | admin       | 403     | 403     | 200     | 200
 POST   /api/v1/policies                           | admin       | 403     | 403     | 204     | 204
 DELETE /api/v1/policies/{policy}                  | admin       | 403     | 403     | 204     | 204
@@ -266,6 +275,16 @@ impl Scene<'_> {
             of.client.add_secret(&secret_request(&name)).unwrap();
             path = path.replace("{owner}", &of.id).replace("{name}", &name);
         }
+        if path.ends_with("{artifact}/file") {
+            let (body, files) = crate::calls::new_capability(&fresh("cap"));
+            owner.register_capability(&body, &files).unwrap();
+            path = format!("{}?path=notes/a.txt", path.replace("{artifact}", &body.name));
+        }
+        if path.contains("{artifact}") {
+            let name = owner.register_env(&crate::calls::new_env(&fresh("env"))).unwrap().name;
+            path = path.replace("{artifact}", &name);
+        }
+        path = path.replace("{kind}", "env");
         if path.contains("{policy}") {
             let id = fresh("policy");
             owner.add_policy(&id, "forbid (principal, action, resource == Repo::\"none\");").unwrap();
@@ -328,6 +347,17 @@ impl Scene<'_> {
                 serde_json::to_value(crate::calls::listening(&name)).unwrap()
             }
             ("POST", "/api/v1/secrets/rotation") => json!({}),
+            ("POST", "/api/v1/artifacts/{kind}/{artifact}/assign") => {
+                let env = crate::calls::new_env(&fresh("env"));
+                json!({"to": self.host.owner().client.register_env(&env).unwrap().name})
+            }
+            ("POST", "/api/v1/capabilities") => {
+                json!({"name": fresh("cap"), "document": {"tools": {"allow": [fresh("tool")]}}})
+            }
+            ("POST", "/api/v1/subagents") => {
+                serde_json::to_value(crate::calls::new_subagent(&fresh("sub"))).unwrap()
+            }
+            ("POST", "/api/v1/envs") => serde_json::to_value(crate::calls::new_env(&fresh("env"))).unwrap(),
             ("POST", "/api/v1/policies") => {
                 json!({"id": fresh("policy"), "text": "forbid (principal, action, resource == Repo::\"none\");"})
             }
@@ -463,6 +493,8 @@ fn invented(path: &str) -> String {
         .replace("{policy}", "no-such")
         .replace("{owner}", &format!("usr_{hex}"))
         .replace("{name}", "NO_SUCH")
+        .replace("{kind}", "env")
+        .replace("{artifact}", "no-such")
 }
 
 #[test]

@@ -52,6 +52,12 @@ impl Stage {
         }
     }
 
+    /// An env, by name.
+    fn env(&self) -> String {
+        let env = crate::calls::new_env(&self.fresh());
+        self.host.owner().client.register_env(&env).unwrap().name
+    }
+
     /// A worktree with a tree.
     fn tree(&self) -> String {
         self.tree.get_or_init(|| self.host.tree(self.host.owner(), &self.fresh(), "session").id).clone()
@@ -247,6 +253,16 @@ impl Stage {
                     .deny_approval(&session, &asked.id, &api::DenyRequest { effect: asked.effect })
                     .map(drop)
             }
+            "artifact.list" => client.artifacts("env", None).map(drop),
+            "artifact.read" => client.artifact("env", &self.env()).map(drop),
+            "artifact.fetch" => {
+                let (body, files) = crate::calls::new_capability(&self.fresh());
+                self.host.owner().client.register_capability(&body, &files).unwrap();
+                client.capability_file(&body.name, "notes/a.txt").map(drop)
+            }
+            "artifact.register" => client.register_env(&crate::calls::new_env(&self.fresh())).map(drop),
+            "artifact.assign" => client.assign_artifact("env", &self.env(), &self.env()).map(drop),
+            "artifact.revoke" => client.revoke_artifact("env", &self.env()).map(drop),
             "policy.read" => client.policies().map(drop),
             "policy.try" => client
                 .try_policy(&TryPolicyRequest {

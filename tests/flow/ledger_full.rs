@@ -63,6 +63,14 @@ impl Disk {
         while std::io::Write::write_all(&mut writer, &piece).is_ok() {}
     }
 
+    /// Takes what became free since.
+    pub fn fill_again(&self) {
+        let filler = self.folder.path().join("filler");
+        let mut filler = fs::OpenOptions::new().append(true).open(filler).unwrap();
+        let piece = vec![0u8; 4096];
+        while std::io::Write::write_all(&mut filler, &piece).is_ok() {}
+    }
+
     pub fn free(&self) {
         fs::remove_file(self.folder.path().join("filler")).unwrap();
     }

@@ -41,6 +41,8 @@ mod ledger_search;
 mod ledger_secrets;
 mod neighbours;
 mod redact;
+mod registry;
+mod registry_people;
 mod secrets;
 mod secrets_lend;
 mod secrets_passphrase;

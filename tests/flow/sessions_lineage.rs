@@ -267,3 +267,56 @@ fn wt_19_what_a_task_changed_is_taken_back_and_nothing_else() {
     assert!(refused.status() == Some(409) && refused.to_string().contains("at work"), "{refused}");
     assert_eq!(read("two.txt").as_deref(), Some("other words\n"));
 }
+
+/// WT-19: while a task is taken back nobody begins anything in that tree, whoever asks in whichever session; elsewhere they do. What was asked
+/// meanwhile is begun afterwards.
+#[test]
+fn wt_19_nothing_is_begun_in_a_tree_in_which_a_task_is_taken_back() {
+    let host = quiet();
+    let owner = host.owner();
+    let (tree, other) = (host.tree(owner, "demo", "session"), host.tree(owner, "other", "session"));
+    let ana = host.user("ana", "member");
+    let first =
+        owner.client.create_session(&shell(&tree.id, "cat >/dev/null; seq 2000 | xargs touch")).unwrap().id;
+    let task = owner.client.prompt_session(&first, "go").unwrap();
+    assert_eq!(ended(owner, &first, &task.id).state, "done");
+    let run = tasks(owner, &first)[0].run.clone().unwrap();
+    let place = host.data().join("worktrees").join(&tree.id);
+    assert!(place.join("2000").exists());
+    let second = ana.client.create_session(&shell(&tree.id, "cat >/dev/null; ls | wc -l")).unwrap().id;
+    let third = owner.client.create_session(&shell(&other.id, "cat >/dev/null; echo elsewhere")).unwrap().id;
+    std::thread::scope(|scope| {
+        let undone = scope.spawn(|| owner.client.undo_task(&first, &UndoRequest::default()));
+        // Whoever takes it back stands still in the middle of it.
+        let taking = until("it is taken back", || {
+            let all = crate::neighbours::processes(&run);
+            all.into_iter().find(|number| {
+                let line = std::fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).contains("--undo")
+            })
+        });
+        let taking = rustix::process::Pid::from_raw(i32::try_from(taking).unwrap()).unwrap();
+        rustix::process::kill_process(taking, rustix::process::Signal::STOP).unwrap();
+        let waits = ana.client.prompt_session(&second, "go").unwrap();
+        let goes = owner.client.prompt_session(&third, "go").unwrap();
+        assert_eq!(ended(owner, &third, &goes.id).state, "done", "elsewhere it goes on");
+        // Longer than anybody rests who looks for what waits.
+        for _ in 0..70 {
+            assert_eq!(tasks(&ana, &second)[0].state, "queued", "the tree is somebody's alone");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        rustix::process::kill_process(taking, rustix::process::Signal::CONT).unwrap();
+        assert!(undone.join().unwrap().unwrap().undone_at.is_some());
+        let end = ended(&ana, &second, &waits.id);
+        assert_eq!(end.state, "done", "{}", end.why);
+        let (began, over) = (end.started_at.unwrap(), tasks(owner, &first)[0].undone_at.unwrap());
+        assert!(began >= over, "it began when the other was over: {began} {over}");
+    });
+    assert!(!place.join("2000").exists());
+    assert!(!said(&steps(&ana, &second)).contains("20"), "it saw none of what was taken back");
+}
+
+fn shell(worktree: &str, script: &str) -> CreateSessionRequest {
+    let command = ["sh", "-c", script].map(str::to_owned).to_vec();
+    CreateSessionRequest { agent: "command".into(), command, ..new_session(worktree) }
+}

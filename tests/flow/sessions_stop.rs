@@ -174,6 +174,47 @@ fn ses_04_stop_works_on_a_full_disk() {
     assert_eq!(ended(owner, &session, &again.id).state, "stopped");
 }
 
+/// SES-04, LED-02: where others write all that they can, the end of each task that was stopped is kept all the same, and soon: it has room
+/// that is kept back, which nobody else takes.
+#[test]
+fn ses_04_ends_are_kept_on_a_disk_that_others_fill() {
+    let disk = Disk::ordinary(300);
+    if !disk.is_own() {
+        return;
+    }
+    let start = Host::builder().set("limits.requests_per_minute", "0").set("sessions.stop_seconds", "3");
+    let host = start.in_folder(&disk.folder()).start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    // Each says more than there is room for, and goes on with it while it is being ended.
+    let noisy = "trap '' TERM; while :; do head -c 4000 /dev/urandom | od -An -tx1; sleep 0.02; done";
+    let sessions: Vec<(String, Task)> = (0..4)
+        .map(|_| {
+            let session = owner.client.create_session(&program(&worktree, noisy)).unwrap().id;
+            let task = owner.client.prompt_session(&session, "go").unwrap();
+            (session, task)
+        })
+        .collect();
+    for (session, _) in &sessions {
+        until("it speaks", || (owner.client.session(session).unwrap().steps > 2).then_some(()));
+    }
+    disk.fill();
+    // What is being written takes what others leave, also what was given for the first of them.
+    for (session, task) in &sessions {
+        let began = Instant::now();
+        owner.client.stop_session(session).unwrap();
+        let end = ended(owner, session, &task.id);
+        assert_eq!(end.state, "stopped", "{}", end.why);
+        assert!(began.elapsed() <= Duration::from_secs(30), "{:?}", began.elapsed());
+        disk.fill_again();
+    }
+    disk.free();
+    let (session, _) = &sessions[0];
+    let again = until("it goes on", || owner.client.prompt_session(session, "more").ok());
+    owner.client.stop_task(session, &again.id).unwrap();
+    assert_eq!(ended(owner, session, &again.id).state, "stopped");
+}
+
 /// SES-06: an agent that says nothing is noticed.
 #[test]
 fn ses_06_an_agent_that_says_nothing_is_ended() {
@@ -242,4 +283,40 @@ fn ses_06_late_reports_change_no_ended_task() {
     assert_eq!(steps(owner, &session), before);
     let next = owner.client.prompt_session(&session, "say more").unwrap();
     assert_eq!(ended(owner, &session, &next.id).state, "done", "and the session goes on");
+}
+
+/// An agent that removes all that it sees, leaves programs behind, or fills the disk: that is contained and told, and the session goes on.
+#[test]
+fn ses_08_what_an_agent_destroys_leaves_or_fills_is_contained() {
+    let disk = Disk::ordinary(400);
+    if !disk.is_own() {
+        return;
+    }
+    let host = Host::builder().set("limits.requests_per_minute", "0").in_folder(&disk.folder()).start();
+    let owner = host.owner();
+    let made = host.tree(owner, "demo", "session");
+    let session = owner.client.create_session(&program(&made.id, "exec sh")).unwrap().id;
+    let tree = host.data().join("worktrees").join(&made.id);
+    let run = |script: &str| {
+        let task = owner.client.prompt_session(&session, script).unwrap();
+        ended(owner, &session, &task.id)
+    };
+    // All that it sees: the repository is not its to remove, and what it removed comes back.
+    let end = run("cd ..; rm -rf * .[!.]* 2>/dev/null; cd /; rm -rf /* 2>/dev/null; true");
+    assert!(["done", "failed"].contains(&end.state.as_str()), "{end:?}");
+    assert!(!tree.join("README").exists() && tree.join(".git").exists());
+    owner.client.undo_task(&session, &api::UndoRequest::default()).unwrap();
+    assert_eq!(std::fs::read_to_string(tree.join("README")).unwrap(), "one\n");
+    // Programs that it leaves behind.
+    let end = run(
+        "for n in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP; sleep 75001' >/dev/null 2>&1 & done; sleep 0.2; echo left",
+    );
+    assert_eq!((end.state.as_str(), sleepers("75001")), ("done", 0), "{}", end.why);
+    // The disk: it ends for that, is told why, and nobody else has to end.
+    let end = run("echo words > kept; cat /dev/zero > big; echo not reached");
+    assert_eq!(end.state, "failed", "{end:?}");
+    assert!(!said(&steps(owner, &session)).contains("not reached"));
+    let end = run("echo again");
+    assert_eq!(end.state, "done", "{}", end.why);
+    assert!(said(&steps(owner, &session)).contains("again"));
 }

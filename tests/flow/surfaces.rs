@@ -97,6 +97,8 @@ const COMMANDS: &[(&str, Line)] = &[
     ("discard", AsksNobody(OWN)),
     ("runs", AsksNobody(OWN)),
     ("redact", AsksNobody("reads what it is given and writes it without secrets")),
+    ("plan validate", AsksNobody("reads a document and says what is wrong with it")),
+    ("plan show", AsksNobody("reads a document and draws it")),
     ("acp", AsksNobody("speaks with an editor, by calls that have lines of their own; tried in `editor`")),
     ("up", AsksNobody("starts the daemon")),
     ("init", AsksNobody("makes the first owner, with a one-time secret")),
@@ -342,6 +344,65 @@ const COMMANDS: &[(&str, Line)] = &[
         }),
     ),
     ("secret rotate", Calls("secrets_rotate", |_, _| words(["secret", "rotate"]))),
+    (
+        "capability register",
+        Calls("artifacts_register_capability", |s, _| {
+            let folder = new_path(s);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(format!("{folder}/a.txt"), s.fresh()).unwrap();
+            words(["capability", "register", &s.fresh(), &folder])
+        }),
+    ),
+    (
+        "capability fetch",
+        Calls("artifacts_file", |s, _| {
+            words(["capability", "fetch", &s.capability(), "notes/a.txt", "--output", &new_path(s)])
+        }),
+    ),
+    (
+        "subagent register",
+        Calls("artifacts_register_subagent", |s, _| {
+            let document = format!("systemPrompt = \"Do {}.\"\nagent = \"fake\"\n", s.fresh());
+            words(["subagent", "register", &s.fresh(), &file(s, &document)])
+        }),
+    ),
+    (
+        "env register",
+        Calls("artifacts_register_env", |s, _| {
+            let document = format!("[values]\nA = \"{}\"\n", s.fresh());
+            words(["env", "register", &s.fresh(), &file(s, &document)])
+        }),
+    ),
+    (
+        "deploy",
+        Calls("artifacts_register_env", |s, _| {
+            words(["deploy", &file(s, &format!("[envs.{}]\nabout = \"deployed\"\n", s.fresh()))])
+        }),
+    ),
+    (
+        "capability assign",
+        Calls("artifacts_assign", |s, _| words(["capability", "assign", &s.capability(), &s.capability()])),
+    ),
+    ("capability list", Calls("artifacts_list", |_, _| words(["capability", "list"]))),
+    ("capability show", Calls("artifacts_read", |s, _| words(["capability", "show", &s.capability()]))),
+    ("capability revoke", Calls("artifacts_revoke", |s, _| words(["capability", "revoke", &s.capability()]))),
+    (
+        "capability history",
+        Calls("artifacts_history", |s, _| words(["capability", "history", &s.capability()])),
+    ),
+    (
+        "subagent assign",
+        Calls("artifacts_assign", |s, _| words(["subagent", "assign", &s.subagent(), &s.subagent()])),
+    ),
+    ("subagent list", Calls("artifacts_list", |_, _| words(["subagent", "list"]))),
+    ("subagent show", Calls("artifacts_read", |s, _| words(["subagent", "show", &s.subagent()]))),
+    ("subagent revoke", Calls("artifacts_revoke", |s, _| words(["subagent", "revoke", &s.subagent()]))),
+    ("subagent history", Calls("artifacts_history", |s, _| words(["subagent", "history", &s.subagent()]))),
+    ("env assign", Calls("artifacts_assign", |s, _| words(["env", "assign", &s.env(), &s.env()]))),
+    ("env list", Calls("artifacts_list", |_, _| words(["env", "list"]))),
+    ("env show", Calls("artifacts_read", |s, _| words(["env", "show", &s.env()]))),
+    ("env revoke", Calls("artifacts_revoke", |s, _| words(["env", "revoke", &s.env()]))),
+    ("env history", Calls("artifacts_history", |s, _| words(["env", "history", &s.env()]))),
     ("policy show", Calls("policies_list", |_, _| words(["policy", "show"]))),
     (
         "policy explain",
@@ -426,7 +487,7 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
     if path.contains("{session}") {
         path = path.replace("{session}", &stage.session(who));
     }
-    let made: [(&str, &dyn Fn() -> String); 8] = [
+    let made: [(&str, &dyn Fn() -> String); 10] = [
         ("{approval}", &|| stage.no_approval()),
         ("{consent}", &|| format!("con_{}", "0".repeat(32))),
         ("{repo}", &|| stage.spare_repo()),
@@ -435,6 +496,8 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         ("{policy}", &|| stage.policy()),
         ("{owner}", &|| "daemon".to_owned()),
         ("{name}", &|| stage.secret()),
+        ("{kind}", &|| "env".to_owned()),
+        ("{artifact}", &|| if id == "artifacts_file" { stage.capability() } else { stage.env() }),
     ];
     for (name, make) in made {
         if path.contains(name) {
@@ -470,6 +533,14 @@ fn by_hand(stage: &Stage<'_>, who: &Who, id: &str, one: &Described) -> Vec<u8> {
         "secrets_add" => serde_json::to_value(stage.new_secret()).unwrap(),
         "secrets_lend" => serde_json::to_value(stage.loan()).unwrap(),
         "secrets_rotate" | "worktrees_merge" | "worktrees_push" => json!({}),
+        "artifacts_assign" => json!({ "to": stage.env() }),
+        "artifacts_register_capability" => {
+            json!({ "name": stage.fresh(), "document": { "tools": { "allow": [stage.fresh()] } } })
+        }
+        "artifacts_register_subagent" => {
+            serde_json::to_value(crate::calls::new_subagent(&stage.fresh())).unwrap()
+        }
+        "artifacts_register_env" => serde_json::to_value(crate::calls::new_env(&stage.fresh())).unwrap(),
         "policies_add" => json!({ "id": stage.fresh(), "text": NOBODY }),
         "policies_try_policy" => {
             json!({ "user": who.id, "action": "status.read", "resource": "installation" })
@@ -534,17 +605,17 @@ pub(crate) fn printed(host: &Host, who: &Who, typed: &Typed, more: &[&str]) -> O
 }
 
 /// Goes, as someone: the code of what refused it, or none if it was done.
-type Go<'a> = Box<dyn Fn(&Who) -> Option<String> + 'a>;
+pub(crate) type Go<'a> = Box<dyn Fn(&Who) -> Option<String> + 'a>;
 
 /// One way to try an operation, ready to go.
-struct Try<'a> {
-    surface: String,
-    who: Who,
-    run: Go<'a>,
+pub(crate) struct Try<'a> {
+    pub(crate) surface: String,
+    pub(crate) who: Who,
+    pub(crate) run: Go<'a>,
 }
 
 /// Someone who calls with a Pass of theirs that names every tool.
-fn by_pass(stage: &Stage<'_>) -> Who {
+pub(crate) fn by_pass(stage: &Stage<'_>) -> Who {
     let who = stage.of_role("admin");
     let grant = serde_json::from_value(json!({ "tools": { "allow": ["*"] } })).unwrap();
     let pass = who.client.mint_pass(&api::MintPassRequest { grant, ..new_pass() }).unwrap();
@@ -552,7 +623,12 @@ fn by_pass(stage: &Stage<'_>) -> Who {
 }
 
 /// Every way there is to try this operation.
-fn ways<'a>(stage: &'a Stage<'a>, shared: &Who, id: &'static str, one: &'a Described) -> Vec<Try<'a>> {
+pub(crate) fn ways<'a>(
+    stage: &'a Stage<'a>,
+    shared: &Who,
+    id: &'static str,
+    one: &'a Described,
+) -> Vec<Try<'a>> {
     let who = || match id {
         // Nobody can be kept from signing out; but a Pass, which composes and never defines, does not.
         "auth_logout" | "auth_logout_everywhere" => by_pass(stage),

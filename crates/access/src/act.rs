@@ -219,6 +219,13 @@ actions! {
     APPROVAL_DENY = "approval.deny", Write, Narrows;
     CONSENT_REVOKE = "consent.revoke", Write, Narrows, changes;
 
+    ARTIFACT_LIST = "artifact.list", Read, Read;
+    ARTIFACT_READ = "artifact.read", Read, Read;
+    ARTIFACT_FETCH = "artifact.fetch", Admin, Read;
+    ARTIFACT_REGISTER = "artifact.register", Admin, Widens;
+    ARTIFACT_ASSIGN = "artifact.assign", Admin, Widens;
+    ARTIFACT_REVOKE = "artifact.revoke", Admin, Narrows, changes;
+
     BUDGET_READ = "budget.read", Admin, Read;
     BUDGET_SET = "budget.set", Admin, Widens;
     USAGE_READ = "usage.read", Admin, Read;

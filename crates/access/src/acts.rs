@@ -83,8 +83,10 @@ fn shown<T: ToString>(name: &'static str, value: Option<T>) -> Option<(&'static 
 const SHARING: &str = "people may prompt each other's sessions here: what one leaves in the conversation and the tree steers what \
                        runs with the rights and the secrets of another";
 
+mod artifacts;
 mod sessions;
 
+pub use artifacts::*;
 pub use sessions::*;
 
 acts! {

@@ -1,6 +1,7 @@
 //! A typed, blocking client for every route. `--json` output, tests and scripts all go through it.
 
 mod account;
+mod artifacts;
 mod live;
 mod people;
 mod record;

@@ -5,6 +5,7 @@
 //!
 //! Not here: what anything means (`model`, `access`), HTTP routing (`server`).
 
+mod artifacts;
 mod auth;
 mod budgets;
 #[cfg(feature = "client")]
@@ -22,6 +23,7 @@ mod sessions;
 mod status;
 mod worktrees;
 
+pub use artifacts::*;
 pub use auth::*;
 pub use budgets::*;
 #[cfg(feature = "client")]

@@ -38,6 +38,8 @@ pub enum BudgetScope {
     Worktree,
     /// A session's, with all that come from it.
     Session,
+    /// A Pass's, with all that were made from it; it is in the Pass, and nobody sets it.
+    Pass,
 }
 
 words!(
@@ -51,7 +53,14 @@ words!(
     Cpu = "cpu",
     Sessions = "sessions"
 );
-words!(BudgetScope, "user, worktree, session", User = "user", Worktree = "worktree", Session = "session");
+words!(
+    BudgetScope,
+    "user, worktree, session",
+    User = "user",
+    Worktree = "worktree",
+    Session = "session",
+    Pass = "pass"
+);
 
 /// How much may be spent.
 #[derive(Clone, Debug, PartialEq, Eq)]

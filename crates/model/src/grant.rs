@@ -112,6 +112,16 @@ impl<P: Pattern> Rights<P> {
         Self { allow, deny }
     }
 
+    /// What is allowed, before what is denied is taken off.
+    pub fn allowed(&self) -> impl Iterator<Item = &P> {
+        self.allow.iter()
+    }
+
+    /// What is denied of it.
+    pub fn denied(&self) -> impl Iterator<Item = &P> {
+        self.deny.iter()
+    }
+
     /// Whether this one thing is allowed.
     #[must_use]
     pub fn allows(&self, one: &P) -> bool {

@@ -5,6 +5,7 @@
 //!
 //! Not here: who may do what (`access`), wire shapes (`api`), rows (`store`).
 
+mod artifact;
 mod budget;
 mod clock;
 mod event;
@@ -18,6 +19,7 @@ mod secret;
 mod session;
 mod worktree;
 
+pub use artifact::{ArtifactKind, BadHash, BadKind, ContentHash, Reference};
 pub use budget::{Allowance, BudgetKind, BudgetScope, Spending};
 pub use clock::{Clock, FixedClock, Millis, SystemClock};
 pub use event::{Event, EventKind};
@@ -27,7 +29,7 @@ pub use ids::{
     ApprovalId, BadId, ConsentId, EventSeq, KeyId, PassId, RepoId, RequestId, SecretId, SessionId, TaskId,
     UserId, WorktreeId,
 };
-pub use names::{AgentName, BadName, DisplayName, Email, RepoName, SecretName, WorktreeName};
+pub use names::{AgentName, ArtifactName, BadName, DisplayName, Email, RepoName, SecretName, WorktreeName};
 pub use path::{BadPath, GrantPath};
 pub use role::{BadWord, Role, Tier};
 pub use secret::{BadOwner, SecretOwner, SecretSource};

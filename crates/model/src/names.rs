@@ -75,6 +75,10 @@ name!(
     AgentName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);
 
 name!(
+    /// The name of a capability, a subagent or an env.
+    ArtifactName, "1 to 80 characters from a-z, 0-9 and `-`, not starting or ending with `-`", slug);
+
+name!(
     /// The name of a secret, as a program finds it in its environment.
     SecretName, "1 to 128 characters from A-Z, a-z, 0-9 and `_`, not starting with a digit", |text| {
     let fits = (1..=128).contains(&text.len())

@@ -19,6 +19,12 @@ pub struct GrantPath {
 }
 
 impl GrantPath {
+    /// The path, which begins with `/`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        if self.below.is_empty() { "/" } else { &self.below }
+    }
+
     fn spans(&self, other: &Self) -> bool {
         let rest = other.below.strip_prefix(self.below.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -48,8 +54,7 @@ impl Pattern for GrantPath {
 
 impl fmt::Display for GrantPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.below.is_empty() { "/" } else { &self.below };
-        write!(f, "{}:{path}", self.access.word())
+        write!(f, "{}:{}", self.access.word(), self.path())
     }
 }
 

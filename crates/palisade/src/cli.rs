@@ -9,12 +9,16 @@ use crate::output::Place;
 use crate::when;
 
 mod people;
+mod plans;
+mod registry;
 mod sandbox;
 mod secrets;
 mod sessions;
 mod trees;
 
 pub(crate) use people::{Account, Key, NewPerson, Pass, Role, Tier, User};
+pub(crate) use plans::PlanCommand;
+pub(crate) use registry::{Artifact, Capability, DeployArgs, Env, Registering, Subagent};
 pub(crate) use sandbox::{
     ApparmorArgs, Degradable, DoctorArgs, ProfileCommand, ReceiptCommand, ReceiptOf, RulesArgs, RunArgs,
     RunOnly, SetupCommand, ShellArgs,
@@ -144,6 +148,9 @@ pub(crate) enum Command {
     /// Home paths become `~/`, and sequences that act on a terminal are taken out; colours stay.
     /// Exit codes: 0 done, or nothing found; 1 `--check` found something; 2 something could not be read or used.
     Redact(RedactArgs),
+    /// Plans: many dispatches, what each waits for and may do
+    #[command(subcommand)]
+    Plan(PlanCommand),
     /// Start the daemon
     Up {
         /// Set a configuration key, stronger than file and environment
@@ -219,6 +226,17 @@ pub(crate) enum Command {
     /// Secrets: kept sealed, lent to what runs, never shown again
     #[command(subcommand)]
     Secret(Secret),
+    /// Capabilities: files and settings that workers are given
+    #[command(subcommand)]
+    Capability(Capability),
+    /// Subagents: what workers are, and their bounds
+    #[command(subcommand)]
+    Subagent(Subagent),
+    /// Envs: values and references to secrets that workers are given
+    #[command(subcommand)]
+    Env(Env),
+    /// Register everything that a manifest names: capabilities, subagents, envs
+    Deploy(DeployArgs),
     /// Policies: what is in force, and why it decides as it does
     #[command(subcommand)]
     Policy(Policy),
@@ -465,7 +483,7 @@ impl Cli {
         let first = words.next().map(kebab).unwrap_or_default();
         let nested = [
             "receipt", "profile", "account", "user", "key", "pass", "repo", "worktree", "policy", "ledger",
-            "config", "backup", "setup", "secret", "session", "approval", "agent",
+            "config", "backup", "setup", "secret", "session", "approval", "agent", "plan",
         ];
         let mut command = match words.next() {
             Some(second) if nested.contains(&first.as_str()) => format!("{first} {}", kebab(second)),

@@ -22,6 +22,7 @@ mod pass;
 mod perform;
 mod policy;
 mod record;
+mod registry;
 mod repo;
 mod retention;
 mod rotation;
@@ -42,6 +43,10 @@ pub use leaving::{WorktreeMerged, WorktreePushed};
 pub use ledger::{LedgerError, LedgerQuery};
 pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
+pub use registry::{
+    ArtifactView, Fault, Faults, InlineSecret, MOST_CAPABILITY, MOST_CAPABILITY_FILES, NewArtifact,
+    NewContent, NewFile, Outcome, RegisterError, path_fault,
+};
 pub use repo::NewRepo;
 pub use retention::RetentionError;
 pub use rotation::{NextMaster, Rotation, next_file};
@@ -61,9 +66,9 @@ pub use git::{Commit, Cut, Joined, Merged, is_branch};
 /// What callers outside name by these words, so that they need not know `store`.
 pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
-    Answers, ApiKey, Approval, BudgetStanding, Consent, IndexedEntry, KeptRing, Lineage, MIGRATIONS, PassRow,
-    Remembered, Repo, SecretRow, Session, SessionFilter, Standing, Stopping, Store, StoreError, Task,
-    TaskTree, Tree, Usage, User, Worktree, WorktreeFilter,
+    Answers, ApiKey, Approval, Artifact, ArtifactChange, BudgetStanding, Consent, IndexedEntry, KeptRing,
+    Lineage, MIGRATIONS, NamedArtifact, PassRow, Remembered, Repo, SecretRow, Session, SessionFilter,
+    Standing, Stopping, Store, StoreError, Task, TaskTree, Tree, Usage, User, Worktree, WorktreeFilter,
 };
 
 /// One page of a list.

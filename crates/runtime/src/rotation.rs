@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use access::{Permit, Principal, RotateKeys, TotpSeed};
-use model::{SessionId, TaskId, UserId};
+use model::{ContentHash, SessionId, TaskId, UserId};
 use store::{Reseal, SealedSecret, Store, StoreError};
 use vault::source::{SourceError, create_file, read_file, replace_file, replaceable};
 use vault::{Change, KeyRing, Master, MasterKey, Secret};
@@ -321,5 +321,13 @@ impl Reseal for Carrier<'_> {
 
     fn prompt(&self, task: TaskId, session: SessionId, old: &[u8]) -> Result<Vec<u8>, String> {
         crate::session::carry_over(self.0, task, session, old)
+    }
+
+    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Vec<u8>, String> {
+        crate::registry::carry_document(self.0, hash, old)
+    }
+
+    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Vec<u8>, String> {
+        crate::registry::carry_part(self.0, blob, part, old)
     }
 }

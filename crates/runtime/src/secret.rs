@@ -185,7 +185,7 @@ impl Runtime {
     }
 
     /// Ends what was lent of a secret whose row is gone.
-    async fn end_leases_on(&self, secret: SecretId) {
+    pub(crate) async fn end_leases_on(&self, secret: SecretId) {
         // Whoever found the row before has lent it when this is had, and nobody finds it any more.
         drop(self.sealing.write().await);
         self.forget(|leases| leases.end_where(|_, lending| lending.secret == Some(secret)));
@@ -323,14 +323,14 @@ impl Runtime {
 }
 
 /// Where a secret is sealed for: everything about it that must not change behind its value.
-struct SecretPlace {
+pub(crate) struct SecretPlace {
     record: String,
     owner: String,
     field: String,
 }
 
 impl SecretPlace {
-    fn new(
+    pub(crate) fn new(
         id: SecretId,
         owner: SecretOwner,
         name: &SecretName,
@@ -347,7 +347,7 @@ impl SecretPlace {
         }
     }
 
-    fn place(&self) -> Place<'_> {
+    pub(crate) fn place(&self) -> Place<'_> {
         Place { record: &self.record, owner: &self.owner, field: &self.field }
     }
 }

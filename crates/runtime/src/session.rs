@@ -11,6 +11,7 @@ mod bounds;
 mod budget;
 mod check;
 mod consents;
+mod cut;
 mod desk;
 mod follow;
 mod import;

@@ -14,8 +14,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::handlers::{
-    approvals, auth, backup, budgets, events, health, imports, keys, leaving, ledger, lending, lineage,
-    passes, policies, repos, secrets, sessions, setup, status, steps, users, worktrees,
+    approvals, artifacts, auth, backup, budgets, events, health, imports, keys, leaving, ledger, lending,
+    lineage, passes, policies, repos, secrets, sessions, setup, status, steps, users, worktrees,
 };
 use crate::idempotency::InFlight;
 use crate::limits::Limiter;
@@ -30,6 +30,9 @@ const HEAVY: usize = 8;
 const HEAVY_PER_USER: usize = 2;
 /// Secrets that are lent to runs at once: each has a line of its own.
 const LINES: usize = 256;
+/// Capabilities that are being sent at once: each is in memory until it is kept.
+const UPLOADS: usize = 4;
+const UPLOADS_PER_USER: usize = 2;
 
 /// What every handler has.
 #[derive(Clone)]
@@ -49,6 +52,8 @@ pub(crate) struct Inner {
     pub(crate) heavy: Arc<Seats<UserId>>,
     /// Secrets that are lent to runs.
     pub(crate) lines: Arc<Seats<UserId>>,
+    /// Capabilities that are being sent.
+    pub(crate) uploads: Arc<Seats<UserId>>,
     pub(crate) metrics: PrometheusHandle,
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) openapi: String,
@@ -78,6 +83,7 @@ impl App {
         let sockets = Seats::new(settings.sockets, settings.sockets_per_user);
         let heavy = Seats::new(HEAVY, HEAVY_PER_USER);
         let lines = Seats::new(LINES, LINES);
+        let uploads = Seats::new(UPLOADS, UPLOADS_PER_USER);
         let openapi = description().to_json().unwrap_or_default();
         let in_flight = InFlight::default();
         Self(Arc::new(Inner {
@@ -89,6 +95,7 @@ impl App {
             sockets,
             heavy,
             lines,
+            uploads,
             metrics,
             stopping,
             openapi,
@@ -196,6 +203,15 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(approvals::deny))
         .routes(routes!(approvals::consents))
         .routes(routes!(approvals::revoke))
+        .routes(routes!(artifacts::list))
+        .routes(routes!(artifacts::read))
+        .routes(routes!(artifacts::history))
+        .routes(routes!(artifacts::assign))
+        .routes(routes!(artifacts::revoke))
+        .routes(routes!(artifacts::register_capability))
+        .routes(routes!(artifacts::file))
+        .routes(routes!(artifacts::register_subagent))
+        .routes(routes!(artifacts::register_env))
         .routes(routes!(policies::list, policies::add))
         .routes(routes!(policies::remove))
         .routes(routes!(policies::try_policy))

@@ -61,8 +61,12 @@ async fn parse<T: DeserializeOwned>(request: Request, app: &App) -> Result<T, Pr
         let text = "send `Content-Type: application/json`";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::BadRequest, text));
     }
-    let bytes = whole(request.into_body(), app.settings.body_bytes).await?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
+    document(&whole(request.into_body(), app.settings.body_bytes).await?)
+}
+
+/// A JSON document of exactly this shape.
+pub(crate) fn document<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     // serde would also take a list of the fields' values; the description says an object.
     if !text.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
         return Err(Problem::unprocessable("expected an object"));

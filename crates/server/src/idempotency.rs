@@ -25,7 +25,7 @@ use crate::app::App;
 use crate::extract::Attempt;
 use crate::patient::whole;
 use crate::problem::{Problem, REQUEST};
-use crate::routes::{Needs, Route};
+use crate::routes::{Needs, Route, UPLOAD};
 
 const KEPT: i64 = 24 * 60 * 60 * 1_000;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -68,7 +68,9 @@ impl Drop for Under<'_> {
 pub(crate) async fn remember(State(app): State<App>, request: Request, next: Next) -> Response {
     let reads = request.method() == Method::GET || request.method() == Method::HEAD;
     let keyed = request.headers().get("idempotency-key").filter(|_| !reads).cloned();
-    let Some(key) = keyed else { return next.run(request).await };
+    // Content that is registered twice is the same twice, without a copy of all of it being kept here meanwhile.
+    let uploads = request.extensions().get::<&'static Route>().is_some_and(|route| route.path == UPLOAD);
+    let Some(key) = keyed.filter(|_| !uploads) else { return next.run(request).await };
     let Some(who) = request.extensions().get::<Principal>().map(Principal::mark) else {
         return next.run(request).await;
     };

@@ -25,7 +25,9 @@ const PREFACE: usize = 24;
 /// By then a reader has taken something.
 const STALLED: Duration = Duration::from_secs(30);
 /// By then a body is here.
-const BODY: Duration = Duration::from_secs(30);
+pub(crate) const BODY: Duration = Duration::from_secs(30);
+/// By then the files of a capability are here.
+pub(crate) const UPLOAD: Duration = Duration::from_secs(240);
 
 /// A connection that gives up on a silent peer.
 pub(crate) struct Patient<S> {
@@ -109,11 +111,11 @@ struct Bounded {
 }
 
 /// Bounds a body.
-pub(crate) fn bounded(body: Body, most: usize) -> Body {
+pub(crate) fn bounded(body: Body, most: usize, patience: Duration) -> Body {
     if hyper::body::Body::is_end_stream(&body) {
         return body;
     }
-    Body::new(Bounded { inner: Limited::new(body, most), deadline: Box::pin(sleep(BODY)) })
+    Body::new(Bounded { inner: Limited::new(body, most), deadline: Box::pin(sleep(patience)) })
 }
 
 impl hyper::body::Body for Bounded {
@@ -141,19 +143,23 @@ impl hyper::body::Body for Bounded {
 
 /// The whole of a bounded body, or what is wrong with it.
 pub(crate) async fn whole(body: Body, most: usize) -> Result<Bytes, Problem> {
-    let error = match body.collect().await {
-        Ok(body) => return Ok(body.to_bytes()),
-        Err(error) => error,
-    };
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    match body.collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) => Err(unread(&error, most)),
+    }
+}
+
+/// Why a bounded body could not be read.
+pub(crate) fn unread(error: &(dyn std::error::Error + 'static), most: usize) -> Problem {
+    let mut cause = Some(error);
     while let Some(error) = cause {
         if error.is::<LengthLimitError>() {
-            return Err(Problem::too_large(most));
+            return Problem::too_large(most);
         }
         if error.is::<TooSlow>() {
-            return Err(Problem::too_slow());
+            return Problem::too_slow();
         }
         cause = error.source();
     }
-    Err(Problem::bad_request("the body could not be read"))
+    Problem::bad_request("the body could not be read")
 }

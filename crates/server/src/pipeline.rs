@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::extract::Attempt;
 use crate::limits::Standing;
 use crate::problem::{Problem, REQUEST};
-use crate::routes::{Needs, Route, route};
+use crate::routes::{Needs, Route, body_bytes, route};
 use crate::{measure, patient};
 
 /// The address a request came from, as far as it can be believed.
@@ -66,8 +66,9 @@ async fn admitted(app: &App, mut request: Request, next: Next, declared: Option<
     {
         return preflight(app, request.headers());
     }
-    let most = app.settings.body_bytes;
-    request = request.map(|body| patient::bounded(body, most));
+    let most = body_bytes(declared, app.settings.body_bytes);
+    let patience = if most > app.settings.body_bytes { patient::UPLOAD } else { patient::BODY };
+    request = request.map(|body| patient::bounded(body, most, patience));
     let standing = match declared.map(|route| route.needs) {
         Some(Needs::Nobody) => app.limiter.admit_stranger(&client),
         Some(Needs::Action(_) | Needs::Ticket(_)) | None => {
@@ -94,7 +95,7 @@ async fn admitted(app: &App, mut request: Request, next: Next, declared: Option<
     if let Some(route) = declared {
         request.extensions_mut().insert(route);
     }
-    let mut response = match (standing.retry_after, unfit(app, request.headers())) {
+    let mut response = match (standing.retry_after, unfit(most, request.headers())) {
         (Some(seconds), _) => {
             let caller = request.extensions().get::<Principal>();
             let caller =
@@ -269,8 +270,7 @@ fn preflight(app: &App, headers: &HeaderMap) -> Response {
 }
 
 /// What can be told about a body before it is read. It is bounded while it arrives all the same.
-fn unfit(app: &App, headers: &HeaderMap) -> Option<Problem> {
-    let most = app.settings.body_bytes;
+fn unfit(most: usize, headers: &HeaderMap) -> Option<Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > u64::try_from(most).unwrap_or(u64::MAX)) {

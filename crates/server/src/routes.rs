@@ -126,6 +126,16 @@ routes! {
     GET "/api/v1/sessions/{session}/consents" Action("session.read");
     DELETE "/api/v1/sessions/{session}/consents/{consent}" Action("consent.revoke");
 
+    GET "/api/v1/artifacts/{kind}" Action("artifact.list");
+    GET "/api/v1/artifacts/{kind}/{artifact}" Action("artifact.read");
+    GET "/api/v1/artifacts/{kind}/{artifact}/history" Action("artifact.read");
+    POST "/api/v1/artifacts/{kind}/{artifact}/assign" Action("artifact.assign");
+    POST "/api/v1/artifacts/{kind}/{artifact}/revoke" Action("artifact.revoke");
+    POST "/api/v1/capabilities" Action("artifact.register");
+    GET "/api/v1/capabilities/{artifact}/file" Action("artifact.fetch");
+    POST "/api/v1/subagents" Action("artifact.register");
+    POST "/api/v1/envs" Action("artifact.register");
+
     GET "/api/v1/policies" Action("policy.read");
     POST "/api/v1/policies" Action("policy.add");
     DELETE "/api/v1/policies/{policy}" Action("policy.remove");
@@ -142,6 +152,19 @@ routes! {
     GET "/api/v1/ledger/trust" Action("ledger.verify");
     POST "/api/v1/ledger/verify" Action("ledger.verify");
     POST "/api/v1/backup" Action("backup.create");
+}
+
+/// The route whose body is files.
+pub(crate) const UPLOAD: &str = "/api/v1/capabilities";
+/// What such a body may have besides the files: the request, which names them.
+const BESIDE: usize = 2 * 1_024 * 1_024;
+
+/// How large the body of a request may be.
+pub(crate) fn body_bytes(route: Option<&Route>, usual: usize) -> usize {
+    match route {
+        Some(route) if route.path == UPLOAD => usual.max(runtime::MOST_CAPABILITY + BESIDE),
+        Some(_) | None => usual,
+    }
 }
 
 /// The route of a request that was matched.

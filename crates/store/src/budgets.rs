@@ -4,10 +4,13 @@
 //! is about is the session with all that come from it, forks and children alike, so none of them is a way around it.
 
 use access::{ListBudgets, Permit, ReadSession, ReadUsage, SetBudget};
-use model::{Allowance, BudgetKind, BudgetScope, Millis, SessionId, Spending, UserId, WorktreeId};
+use model::{
+    Allowance, Budget, BudgetKind, BudgetScope, Grant, Millis, PassId, SessionId, Spending, UserId,
+    WorktreeId,
+};
 
 use crate::engine::{EngineError, Row, Value};
-use crate::store::parsed;
+use crate::store::{odd, parsed};
 use crate::tasks::AtWork;
 use crate::{Store, StoreError};
 
@@ -65,9 +68,22 @@ macro_rules! usage_by {
     };
 }
 
+/// A Pass and those that it was made from.
+macro_rules! line_of_passes {
+    () => {
+        "WITH RECURSIVE up(id) AS (SELECT $1 UNION ALL SELECT p.parent FROM passes p JOIN up ON p.id = up.id \
+         WHERE p.parent IS NOT NULL) "
+    };
+}
+
 impl Store {
-    /// Adds to what was spent by a task that is at work.
-    pub async fn spend(&self, work: &AtWork, more: &Spending) -> Result<(), StoreError> {
+    /// Adds to what was spent by a task that is at work, and with the Pass that it was asked for with.
+    pub async fn spend(
+        &self,
+        work: &AtWork,
+        more: &Spending,
+        pass: Option<PassId>,
+    ) -> Result<(), StoreError> {
         let now = self.clock.now();
         let args: [Value; 8] = [
             work.task().to_string().into(),
@@ -87,7 +103,55 @@ impl Store {
                    wall = spent.wall + excluded.wall, egress = spent.egress + excluded.egress, cpu = spent.cpu + excluded.cpu";
         let mut tx = self.engine.write().await?;
         tx.exec(sql, &args).await?;
+        if let Some(pass) = pass {
+            let sql = concat!(
+                line_of_passes!(),
+                "INSERT INTO spent_by_passes (pass, tokens, cost, calls, wall, egress, cpu) \
+                 SELECT id, $2, $3, $4, $5, $6, $7 FROM up WHERE true ON CONFLICT (pass) DO UPDATE SET \
+                 tokens = spent_by_passes.tokens + excluded.tokens, cost = spent_by_passes.cost + excluded.cost, \
+                 calls = spent_by_passes.calls + excluded.calls, wall = spent_by_passes.wall + excluded.wall, \
+                 egress = spent_by_passes.egress + excluded.egress, cpu = spent_by_passes.cpu + excluded.cpu"
+            );
+            let [_, _, tokens, cost, calls, wall, egress, cpu] = args;
+            tx.exec(sql, &[pass.to_string().into(), tokens, cost, calls, wall, egress, cpu]).await?;
+        }
         Ok(tx.commit().await?)
+    }
+
+    /// What may be spent with a Pass, which its holder may have narrowed to this, and with those that it was made from; and what was.
+    pub async fn pass_standings(
+        &self,
+        pass: PassId,
+        narrowed: &Budget,
+    ) -> Result<Vec<BudgetStanding>, StoreError> {
+        let sql = concat!(
+            line_of_passes!(),
+            "SELECT COALESCE(b.tokens, 0), COALESCE(b.cost, 0), COALESCE(b.calls, 0), COALESCE(b.wall, 0), \
+             COALESCE(b.egress, 0), COALESCE(b.cpu, 0), p.id, p.authority FROM up JOIN passes p ON p.id = up.id \
+             LEFT JOIN spent_by_passes b ON b.pass = p.id"
+        );
+        let mut standings = Vec::new();
+        for row in self.engine.rows(sql, &[pass.to_string().into()]).await? {
+            let (spent, id): (Spending, PassId) = (spending(&row, 0)?, parsed(&row, 6)?);
+            let grant: Grant = serde_json::from_str(row.text(7)?).map_err(|_| odd(7))?;
+            let most = if id == pass { grant.budget.meet(narrowed) } else { grant.budget };
+            let kinds = [
+                (BudgetKind::Tokens, most.tokens),
+                (BudgetKind::Cost, most.micro_usd),
+                (BudgetKind::Calls, most.tool_calls),
+                (BudgetKind::Egress, most.egress_bytes),
+                (BudgetKind::Wall, most.wall_ms),
+            ];
+            // What is more than can be counted is without bound.
+            for (kind, most) in
+                kinds.into_iter().filter_map(|(kind, most)| Some((kind, i64::try_from(most).ok()?)))
+            {
+                let (scope, owner) = (BudgetScope::Pass, id.to_string());
+                let budget = Allowance { scope, owner, kind, period: 0, most };
+                standings.push(BudgetStanding { spent: spent.of(kind), budget });
+            }
+        }
+        Ok(standings)
     }
 
     /// What may be spent there and what was: budgets that somebody set, and of the usual ones those that nobody did.
@@ -110,6 +174,7 @@ impl Store {
                 BudgetScope::User => who.user.to_string(),
                 BudgetScope::Worktree => who.worktree.to_string(),
                 BudgetScope::Session => who.session.to_string(),
+                BudgetScope::Pass => continue,
             };
             let is_set = |set: &Allowance| {
                 (set.scope, &set.owner, set.kind, set.period) == (one.scope, &owner, one.kind, one.period)
@@ -158,6 +223,8 @@ impl Store {
                 "WHERE p.session IN (WITH RECURSIVE down(id) AS (SELECT $1 UNION ALL SELECT s.id FROM sessions s \
                  JOIN down ON s.parent = down.id) SELECT id FROM down) AND p.at > $2"
             ),
+            // These are summed up as they are spent.
+            BudgetScope::Pass => return Ok(Spending::default()),
         };
         let row = self.engine.row(sql, &[budget.owner.as_str().into(), since.into()]).await?;
         row.as_ref().map_or(Ok(Spending::default()), |row| Ok(spending(row, 0)?))
@@ -202,6 +269,7 @@ impl Store {
             BudgetScope::User => ("SELECT 1 FROM users WHERE id = $1", "user"),
             BudgetScope::Worktree => ("SELECT 1 FROM worktrees WHERE id = $1", "worktree"),
             BudgetScope::Session => ("SELECT 1 FROM sessions WHERE id = $1", "session"),
+            BudgetScope::Pass => return Err(StoreError::Dangling("budget")),
         };
         let known = tx.row(sql, &[owner.as_str().into()]).await?;
         if known.is_none() {

@@ -157,6 +157,14 @@ impl Engine {
         }
     }
 
+    /// Whether room that was kept back was given to acts which narrow: whatever can wait leaves it to them.
+    pub fn is_rationed(&self) -> bool {
+        match &*self.0 {
+            Inner::Sqlite(store) => store.ballast().is_given(),
+            Inner::Postgres(_) => false,
+        }
+    }
+
     /// Makes sure that an act which narrows can be written, if need be with room that was kept back for it.
     pub fn make_room(&self) {
         match &*self.0 {

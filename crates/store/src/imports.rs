@@ -65,6 +65,8 @@ impl Store {
         }
         let id: Value = act.session.to_string().into();
         let mut tx = self.engine.write().await?;
+        // Nothing is added either to what is being ended.
+        lock_in_use(&mut tx, act.worktree).await?;
         let kind = if act.begins {
             self.begin_import(&mut tx, &act, who).await?;
             EventKind::SessionCreated
@@ -122,7 +124,6 @@ impl Store {
         if act.after != 0 {
             return Err(StoreError::Unusable("the first page of a transcript has nothing before it".into()));
         }
-        lock_in_use(tx, act.worktree).await?;
         let seq = tx.next("sessions").await?;
         let args: [Value; 7] = [
             act.session.to_string().into(),

@@ -9,6 +9,7 @@
 
 mod answers;
 mod approvals;
+mod artifacts;
 pub mod backup;
 mod budgets;
 mod consents;
@@ -35,6 +36,7 @@ mod worktrees;
 
 pub use answers::{Answers, Remembered};
 pub use approvals::{Approval, NewApproval};
+pub use artifacts::{Artifact, ArtifactChange, NamedArtifact, Registered, SealedArtifact};
 pub use budgets::{BudgetStanding, Spender, Usage};
 pub use consents::Consent;
 pub use endings::{Ending, EndingOf, Interrupted};

@@ -73,13 +73,14 @@ pub struct Notice {
 }
 
 /// Sessions of a tree, in the order in which they were opened: by the tree's own rows. Joined, or ordered by what has an index,
-/// SQLite walks through all sessions that there are.
+/// SQLite walks through all sessions that there are. They are found by their places, which lie beside one another: ids are drawn, so each
+/// would be in a page of its own, to be read and opened for it.
 macro_rules! of_tree {
     ($name:literal, $tree:literal) => {
         concat!(
             "WITH RECURSIVE ",
             $tree,
-            session_columns!("WHERE s.id IN (SELECT id FROM "),
+            session_columns!("WHERE s.seq IN (SELECT seq FROM "),
             $name,
             " LIMIT $2) AND w.deleted_at IS NULL ORDER BY s.seq + 0"
         )
@@ -91,8 +92,8 @@ macro_rules! up {
     () => {
         of_tree!(
             "up",
-            "up(id, parent) AS (SELECT p.id, p.parent FROM sessions s JOIN sessions p ON p.id = s.parent WHERE s.id = $1 \
-             UNION ALL SELECT p.id, p.parent FROM up JOIN sessions p ON p.id = up.parent) "
+            "up(seq, parent) AS (SELECT p.seq, p.parent FROM sessions s JOIN sessions p ON p.id = s.parent WHERE s.id = $1 \
+             UNION ALL SELECT p.seq, p.parent FROM up JOIN sessions p ON p.id = up.parent) "
         )
     };
 }
@@ -102,8 +103,8 @@ macro_rules! down {
     () => {
         of_tree!(
             "down",
-            "down(id) AS (SELECT id FROM sessions WHERE parent = $1 \
-             UNION ALL SELECT s.id FROM sessions s JOIN down ON s.parent = down.id) "
+            "down(id, seq) AS (SELECT id, seq FROM sessions WHERE parent = $1 \
+             UNION ALL SELECT s.id, s.seq FROM sessions s JOIN down ON s.parent = down.id) "
         )
     };
 }

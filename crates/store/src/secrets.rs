@@ -4,8 +4,11 @@
 //! lending and rotating do, and take permits of their own.
 
 use access::{AddSecret, LeaseSecret, ListSecrets, Permit, RemoveSecret, RotateKeys};
-use model::{HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, SessionId, TaskId, UserId};
+use model::{
+    ContentHash, HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, SessionId, TaskId, UserId,
+};
 
+use crate::artifacts::reseal_artifacts;
 use crate::engine::{EngineError, Row, Tx};
 use crate::store::{odd, parsed, taken};
 use crate::tasks::reseal_prompts;
@@ -52,6 +55,10 @@ pub trait Reseal: Send + Sync {
     fn seed(&self, user: UserId, old: &[u8]) -> Result<Option<Vec<u8>>, String>;
     /// What was asked in a task.
     fn prompt(&self, task: TaskId, session: SessionId, old: &[u8]) -> Result<Vec<u8>, String>;
+    /// The document of an artifact.
+    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Vec<u8>, String>;
+    /// A part of the content of a file.
+    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Vec<u8>, String>;
 }
 
 /// How far a rotation came.
@@ -205,7 +212,12 @@ impl Store {
             done += tx.exec(sql, &[old.about.id.to_string().into(), sealed.into(), epoch.into()]).await?;
         }
         let left = tx.row("SELECT COUNT(*) FROM secrets WHERE epoch < $1", &[epoch.into()]).await?;
-        let left = u64::try_from(left.map_or(Ok(0), |row| row.int(0))?).unwrap_or(0);
+        let mut left = u64::try_from(left.map_or(Ok(0), |row| row.int(0))?).unwrap_or(0);
+        if left == 0 {
+            let room = most.saturating_sub(i64::try_from(done).unwrap_or(most));
+            let (carried, waiting) = reseal_artifacts(&mut tx, epoch, room, seal).await?;
+            (done, left) = (done + carried, waiting);
+        }
         if left == 0 {
             done += reseal_seeds(&mut tx, seal).await?;
             done +=

@@ -38,6 +38,12 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "bounds of sessions",
         sql: include_str!("../migrations/0012_bounds_of_sessions.sql"),
     },
+    Migration { number: 13, name: "registry", sql: include_str!("../migrations/0013_registry.sql") },
+    Migration {
+        number: 14,
+        name: "spent by passes",
+        sql: include_str!("../migrations/0014_spent_by_passes.sql"),
+    },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

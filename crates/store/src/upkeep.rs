@@ -32,6 +32,12 @@ impl Store {
         self.engine.is_tight()
     }
 
+    /// Whether room that was kept back was given to acts which narrow: whatever can wait leaves it to them.
+    #[must_use]
+    pub fn is_rationed(&self) -> bool {
+        self.engine.is_rationed()
+    }
+
     /// Makes sure that an act which narrows can be written, if need be with room that was kept back for it.
     pub fn make_room(&self) {
         self.engine.make_room();

@@ -168,7 +168,7 @@ pub(crate) enum Pass {
     Mint {
         /// What it is for
         label: String,
-        /// A Grant: {"paths":{"allow":["rw:/work"]},"tools":{"allow":["api.worktree.read"]},…}
+        /// A Grant: {"paths":{"allow":["rw:/src"]},"tools":{"allow":["api.worktree.read"]},…}
         #[arg(long, value_name = "FILE")]
         grant: PathBuf,
         /// Minutes until it ends, at most 43200

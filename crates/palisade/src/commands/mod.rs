@@ -3,12 +3,14 @@
 mod account;
 pub(crate) mod acp;
 mod agents;
+mod artifact;
 mod backup;
 mod bring;
 mod budget;
 mod caller;
 mod catalog;
 mod changes;
+mod deploy;
 pub(crate) mod doctor;
 mod ending;
 mod explain;
@@ -20,6 +22,7 @@ pub(crate) mod live;
 mod login;
 mod network;
 mod pass;
+mod plan;
 mod policy;
 mod profile;
 mod receipt;
@@ -63,6 +66,7 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Thaw { run } => live::tell(config.as_deref(), run.as_deref(), sandbox::Ask::Thaw),
         Command::Run(_) => Err(Failure::Usage("`run` stands alone".into())),
         Command::Acp(_) => Err(Failure::Usage("`acp` stands alone".into())),
+        Command::Plan(command) => plan::run(&command),
         Command::Redact(_) => Err(Failure::Usage("`redact` stands alone".into())),
         Command::Doctor(args) => doctor::run(config.as_deref(), &args),
         Command::Setup(command) => setup::run(config.as_deref(), &command),
@@ -95,6 +99,10 @@ pub(crate) fn carry_out(cli: Cli) -> Result<Shown, Failure> {
         Command::Approval(command) => sessions::approval(&session, command),
         Command::Budget(command) => budget::run(&session, command),
         Command::Secret(command) => secret::run(&session, command, cli.json),
+        Command::Capability(command) => artifact::capability(&session, command),
+        Command::Subagent(command) => artifact::subagent(&session, command),
+        Command::Env(command) => artifact::env(&session, command),
+        Command::Deploy(args) => deploy::run(&session, args),
         Command::Policy(command) => policy::run(&session, command),
         Command::Ledger(command) => ledger::run(&session, command, cli.json),
         Command::Config(Config::Show) => launch::config(&session),

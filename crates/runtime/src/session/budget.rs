@@ -9,10 +9,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::{ListBudgets, Principal, ReadSession, ReadUsage, SetBudget, UsageBy};
+use access::{ListBudgets, Principal, ReadSession, ReadUsage, SetBudget, UsageBy, Via};
 use acp::{Stopped, Update};
 use ledger::{Decision, Draft};
-use model::{Allowance, BudgetKind, BudgetScope, Millis, SessionId, Spending, StepKind};
+use model::{Allowance, BudgetKind, BudgetScope, Millis, PassId, SessionId, Spending, StepKind};
 use serde_json::{Value, json};
 use store::{BudgetStanding, Spender, StoreError, Usage};
 
@@ -194,6 +194,14 @@ impl Purse {
     }
 }
 
+/// The Pass that somebody asks by.
+fn pass(who: &Principal) -> Option<PassId> {
+    match who.via() {
+        Via::Pass(chain) => chain.last().copied(),
+        Via::Login(_) | Via::Key(_) => None,
+    }
+}
+
 fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
@@ -217,8 +225,7 @@ impl Turn<'_> {
             None if self.purse.unjudged => {}
             None => return None,
         }
-        let standings =
-            self.runtime.store.standings(self.spender(), &self.runtime.bounds.usual.budgets).await;
+        let standings = self.runtime.standings(self.spender(), self.who).await;
         self.purse.unjudged = standings.is_err();
         match standings {
             Ok(standings) => {
@@ -233,7 +240,7 @@ impl Turn<'_> {
     }
 
     async fn keep(&mut self, more: Spending) {
-        if let Err(error) = self.runtime.store.spend(self.work, &more).await {
+        if let Err(error) = self.runtime.store.spend(self.work, &more, pass(self.who)).await {
             tracing::error!(%error, "what was spent could not be kept");
             self.purse.more = more;
         }
@@ -257,8 +264,22 @@ impl Runtime {
     ) -> Result<Option<BudgetStanding>, StoreError> {
         let facts = self.gate.session(session).await.ok().flatten().ok_or(StoreError::Missing("session"))?;
         let spender = Spender { session, worktree: facts.worktree.id, user: who.user() };
-        let standings = self.store.standings(spender, &self.bounds.usual.budgets).await?;
-        Ok(standings.into_iter().find(|one| one.spent >= one.budget.most.max(1)))
+        // Nothing is begun without a moment of time; what else a Pass has nothing of need not be used.
+        let least = |budget: &Allowance| match (budget.scope, budget.kind) {
+            (BudgetScope::Pass, BudgetKind::Wall) => 0,
+            _ => 1,
+        };
+        let standings = self.standings(spender, who).await?;
+        Ok(standings.into_iter().find(|one| one.spent >= one.budget.most.max(least(&one.budget))))
+    }
+
+    /// What may be spent, and what was: by whoever asks, there, and with what they ask by.
+    async fn standings(&self, spender: Spender, who: &Principal) -> Result<Vec<BudgetStanding>, StoreError> {
+        let mut all = self.store.standings(spender, &self.bounds.usual.budgets).await?;
+        if let Some(pass) = pass(who) {
+            all.extend(self.store.pass_standings(pass, &who.grant().budget).await?);
+        }
+        Ok(all)
     }
 
     /// Puts on the record that a budget is spent.

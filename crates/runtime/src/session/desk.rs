@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use access::{Denied, Permit, Reason, StartTask};
 use model::{Allowance, ApprovalId, BudgetScope, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
 use serde_json::json;
-use store::{BudgetStanding, Store, StoreError, TaskEnd, Waiting};
+use store::{AtWork, BudgetStanding, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
+use super::cut::Cut;
 use super::told;
 use super::turn::{Turn, Wish};
 use crate::{ActError, Runtime};
@@ -27,9 +28,11 @@ const MOST: usize = 256;
 const EVERY: Duration = Duration::from_secs(5);
 /// Periods of budgets that are waited out, in milliseconds.
 const SHORT: i64 = 60 * 60 * 1_000;
-/// How long is waited between tries to keep how a task ended; after that it is closed like what nobody carries out.
-const AGAIN: [Duration; 4] =
-    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+/// How long is waited at first and at most between tries to keep how a task ended, and how long it is tried; after that it is closed
+/// like what nobody carries out.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(3);
+const KEEPING: Duration = Duration::from_mins(10);
 /// How long what is at work may take to end when the daemon does, or its worktree goes.
 const CLEARING: Duration = Duration::from_secs(40);
 
@@ -50,6 +53,7 @@ pub(crate) struct Desk {
 struct Working {
     task: TaskId,
     worktree: Option<WorktreeId>,
+    /// Who has an agent at work; nobody where a task is being taken back, which is done alone in its worktree.
     asked_by: Option<UserId>,
     /// The session, and those that it comes from.
     comes_from: Vec<String>,
@@ -135,7 +139,8 @@ impl Desk {
         false
     }
 
-    /// Keeps a session from beginning anything, as long as nothing is at work in its worktree.
+    /// Keeps everybody from beginning anything in a worktree, as long as nothing is at work there. It stands in the place of the
+    /// session whose task is taken back.
     pub(super) fn alone(
         &self,
         session: SessionId,
@@ -233,7 +238,11 @@ impl Runtime {
     async fn close_what_nobody_does(&self) -> Result<(), StoreError> {
         for task in self.store.tasks_at_work().await? {
             // Whoever begins one stands at the desk before, and leaves it after its end is kept.
-            if self.desk.working().contains_key(&task.session) || !self.store.abandon_task(&task).await? {
+            if self.desk.working().contains_key(&task.session) {
+                continue;
+            }
+            self.store.make_room();
+            if !self.store.abandon_task(&task).await? {
                 continue;
             }
             let text = "nobody carries this out any more: the daemon ended, or could not keep how it went";
@@ -266,7 +275,12 @@ impl Runtime {
             {
                 let mut working = self.desk.working();
                 let place = Place { asked_by: waiting.asked_by, worktree, comes_from: &comes_from };
-                if working.contains_key(&waiting.session) || self.is_full(&working, &place, &at_once) {
+                // Whoever takes something back has the tree alone, and has us look again afterwards.
+                let is_taking_back = |one: &Working| one.asked_by.is_none() && one.worktree == worktree;
+                if working.contains_key(&waiting.session)
+                    || working.values().any(is_taking_back)
+                    || self.is_full(&working, &place, &at_once)
+                {
                     continue;
                 }
                 let (task, asked_by) = (waiting.task, Some(waiting.asked_by));
@@ -328,6 +342,9 @@ impl Runtime {
                 return self.desk.rest(session);
             }
         };
+        if let Err(why) = Cut::of(who.grant()).options() {
+            return self.refuse(session, task, &why).await;
+        }
         match self.spent_before(session, &who).await {
             Ok(None) => {}
             Ok(Some(spent)) => return self.wait_for_budget(session, task, &spent).await,
@@ -343,17 +360,7 @@ impl Runtime {
             let end = TaskEnd { why: told::clean(&this.redactor, &end.why), ..end };
             let body = json!({ "state": end.state, "text": end.why });
             this.journal.write_soon(session, Some(task), StepKind::Result, body).await;
-            // Until it is kept nothing else of the session is begun.
-            for wait in AGAIN {
-                match store.end_task(&work, &end).await {
-                    Ok(()) => return Ok(format!("{}: {}", end.state, end.why)),
-                    Err(error) => {
-                        tracing::error!(%error, %task, "how a task ended could not be kept; it is tried again");
-                        tokio::time::sleep(wait).await;
-                    }
-                }
-            }
-            store.end_task(&work, &end).await?;
+            keep_end(&store, &work, &end).await?;
             Ok(format!("{}: {}", end.state, end.why))
         };
         let note = |told: &String| Some(("ended", told.clone()));
@@ -390,11 +397,30 @@ impl Runtime {
     async fn hold(&self, session: SessionId, task: TaskId, why: &str, cause: HoldCause) {
         let body = json!({ "text": format!("the task waits: {why}") });
         self.journal.write_soon(session, Some(task), StepKind::Error, body).await;
+        self.store.make_room();
         if let Err(error) = self.store.hold_session(session, cause).await {
             tracing::error!(%error, "a session whose task may not be begun could not be held");
             tokio::time::sleep(EVERY).await;
         }
         self.store.publish();
+    }
+}
+
+/// Keeps how a task ended. Until it is kept nothing else of its session is begun. An end only narrows: on a full disk it has the room that
+/// is kept back for that.
+async fn keep_end(store: &Store, work: &AtWork, end: &TaskEnd) -> Result<(), StoreError> {
+    let (until, mut wait) = (Instant::now() + KEEPING, AGAIN);
+    loop {
+        store.make_room();
+        match store.end_task(work, end).await {
+            Err(error) if Instant::now() < until => {
+                let task = work.task();
+                tracing::error!(%error, %task, "how a task ended could not be kept; it is tried again");
+            }
+            done => return done,
+        }
+        tokio::time::sleep(wait).await;
+        wait = wait.saturating_mul(2).min(AGAIN_AT_MOST);
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use model::{Clock, SessionId, Step, StepKind, TaskId};
 use serde_json::Value;
+use store::engine::EngineError;
 use store::{Store, StoreError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
@@ -161,7 +162,7 @@ impl Journal {
             steps.push(Step { session, seq, at, task, kind, body });
         }
         let mut late = None;
-        while let Err(error) = self.store.append_steps(&steps).await {
+        while let Err(error) = self.append(&steps).await {
             tracing::error!(%error, "what happened in sessions could not be written; it is tried again");
             if *stop.borrow() && *late.get_or_insert_with(|| Instant::now() + PARTING) < Instant::now() {
                 tracing::error!(count = steps.len(), "the daemon ends without them");
@@ -177,6 +178,14 @@ impl Journal {
         }
         if live.len() > RESTING {
             live.retain(|_, one| one.newest.receiver_count() > 0);
+        }
+    }
+
+    /// Writes these, unless what room there is was given to acts that narrow.
+    async fn append(&self, steps: &[Step]) -> Result<(), StoreError> {
+        match self.store.is_rationed() {
+            true => Err(EngineError::Full.into()),
+            false => self.store.append_steps(steps).await,
         }
     }
 

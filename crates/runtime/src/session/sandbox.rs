@@ -38,6 +38,12 @@ const COMPLAINTS: usize = 16 << 10;
 /// Bytes of a report.
 const REPORT: u64 = 4 << 20;
 
+/// What stays free of a disk whatever an agent writes: one part of so many, and at least so many bytes.
+const KEPT_FREE: (u64, u64) = (20, 64 << 20);
+/// What a run may add on disk by the profile that it has, and what it may in any case.
+const USUAL_DISK: u64 = 20 << 30;
+const LEAST_DISK: u64 = 1 << 20;
+
 /// What is to run.
 #[derive(Debug)]
 pub(super) struct Wanted {
@@ -109,6 +115,9 @@ impl Agent {
         command.arg("run").arg("--overlay").arg("--report").arg(&report);
         command.arg("--parent").arg(std::process::id().to_string());
         command.arg("--grace").arg(wanted.grace.as_secs().to_string());
+        command.args(
+            room(&wanted.state).into_iter().flat_map(|most| ["--limit".to_owned(), format!("disk={most}")]),
+        );
         command.args(&wanted.options).arg("--").args(&wanted.command).current_dir(&wanted.tree);
         for (name, value) in &wanted.secrets {
             command.env(name, value.as_str());
@@ -206,6 +215,16 @@ impl Agent {
             told.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default().to_owned();
         Ended { report: read_report(&report).await, complaint, is_gone: true }
     }
+}
+
+/// How many bytes a run may add on the disk, where that is less than any may: the daemon and everybody else go on when it took all of
+/// them.
+fn room(state: &Path) -> Option<u64> {
+    let disk = rustix::fs::statvfs(state).ok()?;
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    let stays = (bytes(disk.f_blocks) / KEPT_FREE.0).max(KEPT_FREE.1);
+    let most = bytes(disk.f_bavail).saturating_sub(stays).max(LEAST_DISK);
+    (most < USUAL_DISK).then_some(most)
 }
 
 /// What became of a layer.

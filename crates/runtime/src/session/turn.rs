@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 use self::asked::Questions;
 use super::agents::{How, Kind};
 use super::budget::Purse;
+use super::cut::Cut;
 use super::sandbox::{self, Agent, Ended, Layer, Wanted};
 use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
@@ -219,6 +220,10 @@ impl<'a> Turn<'a> {
                 "the worktree has no tree on this machine; fetch its repository and make another".into()
             );
         }
+        let cut = Cut::of(self.who.grant());
+        let cuts = cut.options()?;
+        kind.secrets.retain(|bound| cut.lends(&bound.name));
+        kind.options.extend(cuts);
         let state = self.state()?;
         kind.write_document(&state).await?;
         let secrets = self.lent(&kind).await;
@@ -252,7 +257,7 @@ impl<'a> Turn<'a> {
 
     /// Where the runs of this session keep what they keep for whoever asked.
     fn state(&self) -> Result<PathBuf, String> {
-        let state = self.runtime.trees.launcher().state_for(&self.session.facts, self.who.user());
+        let state = self.runtime.trees.launcher().state_for(&self.session.facts, self.who);
         crate::trees::private(&state).map_err(|error| error.to_string())?;
         Ok(state)
     }
@@ -450,6 +455,8 @@ impl<'a> Turn<'a> {
 
     /// Whether whoever asked may not have this any more, what was lent is over, or nobody looks after its sandbox.
     async fn lost(&mut self, agent: &Agent) -> Option<Outcome> {
+        // We may not have looked for a while ourselves: who waits for a full disk looks at nothing.
+        agent.spent().await;
         if agent.is_stale() {
             return Some(Outcome::Failed("what looks after its sandbox gives no sign of life".into()));
         }

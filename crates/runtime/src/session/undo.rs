@@ -36,7 +36,7 @@ impl Runtime {
                 return Err(StoreError::Dangling("task that ran"));
             };
             let launcher = this.trees.launcher();
-            let state = launcher.state_for(&facts, found.asked_by);
+            let state = launcher.state_with(&facts, run);
             let count = sandbox::undo(launcher, &state, &tree, run, again).await;
             let count =
                 count.map_err(|why| StoreError::Unusable(super::told::clean(&this.redactor, &why)))?;

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use access::SessionFacts;
-use model::UserId;
+use access::{Principal, SessionFacts, Via};
 use serde_json::Value;
 use store::StoreError;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -222,12 +221,27 @@ impl Launcher {
 
     /// Where the runs of a session keep their state that somebody asked for. Each person's are apart: what an agent was given, and
     /// what it kept in its home, is for tasks of the same person.
-    pub(crate) fn state_for(&self, session: &SessionFacts, asked_by: UserId) -> PathBuf {
+    ///
+    /// What is asked by a Pass is apart from what its person asks: an agent that has a part of their authority leaves nothing that an
+    /// agent with all of it would find.
+    pub(crate) fn state_for(&self, session: &SessionFacts, who: &Principal) -> PathBuf {
         let own = self.state_of(&session.id.to_string());
-        match asked_by == session.creator {
-            true => own,
-            false => own.join(OTHERS).join(asked_by.to_string()),
+        match who.via() {
+            Via::Pass(_) => {
+                let mark = who.mark();
+                let digest = mark.rsplit('#').next().unwrap_or_default();
+                own.join(OTHERS).join(format!("pass-{}", digest.get(..32).unwrap_or_default()))
+            }
+            Via::Login(_) | Via::Key(_) if who.user() == session.creator => own,
+            Via::Login(_) | Via::Key(_) => own.join(OTHERS).join(who.user().to_string()),
         }
+    }
+
+    /// Where a run of a session keeps its state; one that left nothing is nowhere in particular.
+    pub(crate) fn state_with(&self, session: &SessionFacts, run: &str) -> PathBuf {
+        let name = session.id.to_string();
+        let keeps = |state: &PathBuf| is_run(run) && state.join("state/palisade/runs").join(run).is_dir();
+        self.states_of(&name).into_iter().find(keeps).unwrap_or_else(|| self.state_of(&name))
     }
 
     /// All places where runs of a session keep their state: its creator's, and those of others who asked there.

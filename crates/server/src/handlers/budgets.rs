@@ -117,6 +117,8 @@ fn wanted(body: SetBudgetRequest) -> Result<(Allowance, Option<i64>), &'static s
         BudgetScope::User => body.owner.parse::<UserId>().is_ok(),
         BudgetScope::Worktree => body.owner.parse::<WorktreeId>().is_ok(),
         BudgetScope::Session => body.owner.parse::<SessionId>().is_ok(),
+        // It is in the Pass.
+        BudgetScope::Pass => false,
     };
     if !fits {
         return Err("`owner`: the id of a user, worktree or session, as `scope` says");

@@ -1,6 +1,7 @@
 //! One file per resource: parse, call the runtime, answer.
 
 pub(crate) mod approvals;
+pub(crate) mod artifacts;
 pub(crate) mod auth;
 pub(crate) mod backup;
 pub(crate) mod budgets;

@@ -13,6 +13,7 @@ async fn all(
     archived: store::Ending,
     deleted: store::Ending,
     restored: store::Ending,
+    blob: model::ContentHash,
 ) {
     drop(store.read_user(()).await);
     drop(store.list_users((), None, "", 1).await);
@@ -99,6 +100,13 @@ async fn all(
     drop(store.search_ledger((), wanted, 50).await);
     drop(store.search_own_entries((), wanted, 50).await);
     drop(store.dump((), &mut Vec::new()).await);
+    drop(store.list_artifacts((), None, 1).await);
+    drop(store.read_artifact(()).await);
+    drop(store.artifact_history(()).await);
+    drop(store.artifact_parts((), blob).await);
+    drop(store.register_artifact(()).await);
+    drop(store.assign_artifact(()).await);
+    drop(store.revoke_artifact(()).await);
 }
 
 fn main() {}

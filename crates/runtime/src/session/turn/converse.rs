@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use access::Via;
 use acp::{AcpError, AgentSession, Limits, Stop, Stopped, Update};
 use model::StepKind;
 use tokio::process::{ChildStdin, ChildStdout};
@@ -205,6 +206,10 @@ impl Turn<'_> {
     async fn earlier(&self) -> Option<AgentSession> {
         let earlier = self.session.agent_session.as_deref().and_then(|id| id.parse().ok());
         let of = self.session.agent_session_of.unwrap_or(self.session.creator());
+        // Where an agent is at work by a Pass it has a home of its own, and what it remembers there is for nobody else.
+        if let Via::Pass(_) = self.who.via() {
+            return None;
+        }
         if earlier.is_some() && of != self.who.user() {
             let why = "the conversation begins anew, with what was said before as text: the agent was last at work for somebody \
                        else, in a home of theirs";
@@ -229,7 +234,9 @@ impl Turn<'_> {
             let model = crate::session::told::clean(&self.runtime.redactor, &model);
             self.say(StepKind::System, serde_json::json!({ "model": model })).await;
         }
-        self.agent_session = session.map(|session| session.as_str().to_owned());
+        if !matches!(self.who.via(), Via::Pass(_)) {
+            self.agent_session = session.map(|session| session.as_str().to_owned());
+        }
         if let Some(stopping) = stopping {
             return stopping;
         }

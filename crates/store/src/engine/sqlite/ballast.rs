@@ -1,7 +1,7 @@
 //! Room that is kept back, so that acts which only narrow happen also when the disk is full.
 //!
-//! A file of fixed size beside the store. Before such an act a little is moved from it to the store's log, as
-//! blocks beyond the log's end: room on the disk as such would go to whatever fills it.
+//! Blocks beyond the end of the store's log, and a file of fixed size beside the store. Before such an act a little is moved from the
+//! file to the log, if it has none left: room on the disk as such would go to whatever fills it.
 //! Invariant: while something was given the store counts as full for everything else. Not here: which acts only
 //! narrow (`runtime`).
 
@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, StatVfsMountFlags};
 
@@ -22,8 +23,12 @@ const FLOOR: u64 = 1024 * 1024;
 const SIZE: u64 = 4 * 1024 * 1024;
 /// More than one narrowing act writes.
 const NEED: u64 = 128 * 1024;
+/// What the log has beyond its end while the disk is not full: enough for some forty narrowing acts.
+const AHEAD: u64 = 1280 * 1024;
 /// What is moved at a time: enough for several acts, and little to lose to whoever is faster.
 const STEP: u64 = 256 * 1024;
+/// How long is waited for a whole turn of the processor; only on a disk that is full.
+const TURN: Duration = Duration::from_millis(1);
 const FILE: &str = "room";
 
 /// The room kept back.
@@ -52,8 +57,12 @@ impl Ballast {
 
     /// Whether only narrowing acts should be written now.
     pub(crate) fn is_tight(&self) -> bool {
-        let given = self.wanted.load(Ordering::Acquire) && !self.stocked.load(Ordering::Acquire);
-        given || self.free().is_none_or(|free| free < FLOOR)
+        self.is_given() || self.free().is_none_or(|free| free < FLOOR)
+    }
+
+    /// Whether some of what is kept back was given, and is for narrowing acts alone.
+    pub(crate) fn is_given(&self) -> bool {
+        self.wanted.load(Ordering::Acquire) && !self.stocked.load(Ordering::Acquire)
     }
 
     /// Bytes that can be written, none on a disk that is read-only.
@@ -77,14 +86,15 @@ impl Ballast {
         if end.saturating_sub(meta.len()) >= NEED || reserve(&log, meta.len().saturating_add(NEED)) {
             return;
         }
-        let mut step = STEP;
-        while self.shrink(step) {
+        // What is left of this turn of the processor may be too little to be faster than whoever fills the disk.
+        std::thread::sleep(TURN);
+        while self.shrink(STEP) {
             // All that was given up, or what whoever fills the disk has left of it.
-            let parts = [step, step / 2, step / 4, step / 8];
+            let parts = [STEP, STEP / 2, STEP / 4, STEP / 8];
             if parts.into_iter().any(|part| reserve(&log, end.saturating_add(part))) {
                 return;
             }
-            step = step.saturating_mul(2);
+            std::thread::sleep(TURN);
         }
     }
 
@@ -103,6 +113,7 @@ impl Ballast {
     /// Takes the room, again if need be, once there is more than enough.
     pub(crate) fn restock(&self) {
         self.wanted.store(true, Ordering::Release);
+        self.reach_ahead();
         if self.stocked.load(Ordering::Acquire) {
             return;
         }
@@ -110,6 +121,16 @@ impl Ballast {
         let missing = SIZE.saturating_sub(held);
         if self.free().is_some_and(|free| free >= missing + 2 * FLOOR) && self.take(held).is_ok() {
             self.stocked.store(true, Ordering::Release);
+        }
+    }
+
+    /// Gives the log blocks beyond its end while there is more than enough: these nobody can be faster for.
+    fn reach_ahead(&self) {
+        let Ok(log) = OpenOptions::new().read(true).write(true).open(&self.log) else { return };
+        let Ok(meta) = log.metadata() else { return };
+        let has = meta.blocks().saturating_mul(512) >= meta.len().saturating_add(AHEAD);
+        if !has && self.free().is_some_and(|free| free >= AHEAD + 2 * FLOOR) {
+            let _ = reserve(&log, meta.len().saturating_add(AHEAD));
         }
     }
 

@@ -61,6 +61,24 @@ impl Room {
     }
 }
 
+/// Whether what the room fell by before the last count was for the most part not the run's: of its bytes and of its files, each
+/// by itself, since whoever else writes much must not hide that the run makes many small files.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfOthers {
+    bytes: bool,
+    inodes: bool,
+}
+
+impl OfOthers {
+    fn of(fell: Room, grew: Room) -> Self {
+        let of = |fell: u64, grew: u64, grain: u64| fell >= grain && grew < fell / 2;
+        Self {
+            bytes: of(fell.bytes, grew.bytes, GRAIN.bytes),
+            inodes: of(fell.inodes, grew.inodes, GRAIN.inodes),
+        }
+    }
+}
+
 /// A count, and what it is for.
 #[derive(Debug)]
 struct Counting {
@@ -91,7 +109,7 @@ pub(super) struct Disk {
     falls: Room,
     /// When falls alone are a reason again, and when it is one that somebody made room.
     patient_until: Instant,
-    is_of_others: bool,
+    of_others: OfOthers,
     calm_until: Instant,
     /// What the last count found.
     known: Amount,
@@ -121,7 +139,7 @@ impl Disk {
             last: Vec::new(),
             falls: Room::default(),
             patient_until: now,
-            is_of_others: false,
+            of_others: OfOthers::default(),
             calm_until: now,
             known: Amount::default(),
             counting: None,
@@ -192,9 +210,11 @@ impl Disk {
         let used = used(&count.found, fallen(&self.at_start, &room));
         let over = self.over(&used);
         if is_exact {
-            let (fell, grew) =
-                (fallen(&self.at_count, &room).bytes, used.bytes.saturating_sub(self.known.bytes));
-            self.is_of_others = fell >= GRAIN.bytes && grew < fell / 2;
+            let grew = Room {
+                bytes: used.bytes.saturating_sub(self.known.bytes),
+                inodes: used.inodes().saturating_sub(self.known.inodes()),
+            };
+            self.of_others = OfOthers::of(fallen(&self.at_count, &room), grew);
             self.patient_until = now + spent.saturating_mul(SHARE);
         }
         if is_exact || (count.is_whole && over.is_none()) {
@@ -244,10 +264,15 @@ impl Disk {
         self.last = room;
         self.falls.bytes = self.falls.bytes.saturating_add(more.bytes);
         self.falls.inodes = self.falls.inodes.saturating_add(more.inodes);
-        match (now < self.patient_until, self.is_of_others) {
-            (false, _) => self.falls,
+        let is_patient = now < self.patient_until;
+        let of = |falls: u64, since: u64, of_others: bool| match (is_patient, of_others) {
+            (false, _) => falls,
             (true, false) => since,
-            (true, true) => Room::default(),
+            (true, true) => 0,
+        };
+        Room {
+            bytes: of(self.falls.bytes, since.bytes, self.of_others.bytes),
+            inodes: of(self.falls.inodes, since.inodes, self.of_others.inodes),
         }
     }
 
@@ -287,6 +312,14 @@ fn used(found: &Found, fell: Room) -> Amount {
 #[cfg(test)]
 pub(super) fn used_of(found: &Found, bytes: u64) -> u64 {
     used(found, Room { bytes, inodes: 0 }).bytes
+}
+
+/// Whether bytes and files that the room fell by are of others, if the run itself added so many.
+#[cfg(test)]
+pub(super) fn of_others(fell: (u64, u64), grew: (u64, u64)) -> (bool, bool) {
+    let room = |(bytes, inodes)| Room { bytes, inodes };
+    let OfOthers { bytes, inodes } = OfOthers::of(room(fell), room(grew));
+    (bytes, inodes)
 }
 
 /// Places of the host that can be written to, and the names in each that something else covers.

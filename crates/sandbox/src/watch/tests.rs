@@ -266,3 +266,19 @@ fn what_is_told_names_the_limit_and_what_gives_more() {
         assert!(told.contains(&format!("`--limit {name}=…`")), "{told}");
     }
 }
+
+/// Somebody else's large files are no reason to look away from the run's many small ones, nor the other way round.
+#[test]
+fn sbx_07_what_is_of_others_is_told_for_bytes_and_files_apart() {
+    const MIB: u64 = 1 << 20;
+    for (fell, grew, expected) in [
+        ((32 * MIB, 5_000), (MIB, 5_000), (true, false)),
+        ((32 * MIB, 5_000), (32 * MIB, 10), (false, true)),
+        ((32 * MIB, 5_000), (MIB, 10), (true, true)),
+        ((32 * MIB, 5_000), (20 * MIB, 3_000), (false, false)),
+        // Too little to say.
+        ((KIB, 3), (0, 0), (false, false)),
+    ] {
+        assert_eq!(super::disk::of_others(fell, grew), expected, "{fell:?} {grew:?}");
+    }
+}

@@ -62,28 +62,34 @@ fn pass(text: &[u8], is_end: bool, out: &mut Vec<u8>) -> usize {
     }
 }
 
+/// How long the complete sequence is that a text begins with: colours, and what moves the cursor or erases.
+pub(crate) fn sequence(text: &[u8]) -> Option<usize> {
+    let body = text.strip_prefix(b"\x1b[").map(|body| slice(body, 0, LONGEST - 2))?;
+    let length = parameters(body);
+    matches!(at(body, length), Some(0x40..=0x7e)).then_some(3 + length)
+}
+
+fn parameters(body: &[u8]) -> usize {
+    body.iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count()
+}
+
 /// Handles what begins with an escape; how long it is, or zero where more must come first.
 fn escape(text: &[u8], is_end: bool, out: &mut Vec<u8>) -> usize {
     let is_sequence = at(text, 1) == Some(b'[');
     let body = slice(text, 2, LONGEST);
-    let length = body.iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count();
+    let length = parameters(body);
     if (text.len() < 2 || (is_sequence && length == body.len() && text.len() < LONGEST)) && !is_end {
         return 0;
     }
-    let parameters = slice(body, 0, length);
-    match at(body, length) {
-        Some(b'm')
-            if is_sequence && parameters.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':')) =>
-        {
-            out.extend_from_slice(slice(text, 0, 3 + length));
-            3 + length
-        }
-        Some(0x40..=0x7e) if is_sequence => 3 + length,
-        _ => {
-            picture(ESCAPE, out);
-            1
-        }
+    let Some(whole) = sequence(text) else {
+        picture(ESCAPE, out);
+        return 1;
+    };
+    let colours = |body: &[u8]| body.iter().all(|byte| matches!(byte, b'0'..=b'9' | b';' | b':'));
+    if at(body, length) == Some(b'm') && colours(slice(body, 0, length)) {
+        out.extend_from_slice(slice(text, 0, whole));
     }
+    whole
 }
 
 /// Handles a character of two bytes: the control characters above ASCII are among them.

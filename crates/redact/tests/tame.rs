@@ -76,6 +76,18 @@ fn a_token_with_cursor_movements_in_it_is_seen_whole_by_the_sink() {
     assert_eq!(String::from_utf8(out).unwrap(), "a *** b");
 }
 
+/// SEC-16: whoever masks first and tames afterwards leaves nothing together that was apart.
+#[test]
+fn a_token_with_any_sequence_in_it_is_masked_before_it_is_joined() {
+    for sequence in
+        ["\x1b[1C", "\x1b[J", "\x1b[?25l", "\x1b[2 q", "\x1b[;H", "\x1b[>4;1m", "\x1b[!p\x1b[C", "\x1b[~"]
+    {
+        let text = format!("a ghp_16C7e42F{sequence}292c6912E7710c838347Ae178B4a b");
+        let masked = Redactor::new().scrub(&text).into_owned();
+        assert_eq!(String::from_utf8_lossy(&tame(masked.as_bytes())), "a *** b", "{sequence:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_that_acts_is_left_however_it_came(

@@ -1,4 +1,4 @@
-//! Characters that cannot be seen: a token that they stand in is read without them.
+//! Characters that cannot be seen, and sequences that a terminal acts on: a token that they stand in is read without them.
 //!
 //! Flow: a line with such a word ([`parted`]) -> [`Seen`] (the same text without them, and where it stood) -> hits
 //! there -> hits in the line.
@@ -8,19 +8,13 @@ use crate::unseen::is_unseen;
 
 /// How far behind its first word the label of a key block goes on.
 const LABEL: usize = 40;
-/// Longest sequence that changes colours.
-const LONGEST: usize = 24;
 
 static WITHIN: ByteSet = ByteSet::alphanumeric_and(b"_-.+/=:");
-static PARAMETER: ByteSet = ByteSet::of(b"0123456789;:");
 
 /// How many bytes of something that cannot be seen stand here.
 fn unseen(text: &[u8], start: usize) -> usize {
     match slice(text, start, start + 4) {
-        [0x1b, b'[', ..] => {
-            let end = PARAMETER.run(slice(text, 0, start + LONGEST), start + 2);
-            if matches!(at(text, end), Some(b'm' | b'K')) { end + 1 - start } else { 0 }
-        }
+        [0x1b, b'[', ..] => crate::tame::sequence(slice(text, start, text.len())).unwrap_or(0),
         bytes => character(bytes).filter(|c| is_unseen(*c)).map_or(0, char::len_utf8),
     }
 }

@@ -283,7 +283,8 @@ impl Words<'_> {
     /// A value as it is told beside its name.
     fn named(&self, name: &str, text: &str) -> String {
         let Some(redactor) = self.0 else { return text.to_owned() };
-        let both = json!({ name: text }).to_string();
+        // Written as JSON a sequence would be no sequence any more, and part what it stands in.
+        let both = json!({ name: String::from_utf8_lossy(&redact::tame(text.as_bytes())) }).to_string();
         let clean = redactor.scrub(&both);
         let told = serde_json::from_str::<Map<String, Value>>(&clean).ok();
         match told.and_then(|mut told| told.remove(name)) {
@@ -324,8 +325,9 @@ fn tamed(value: &Value) -> Value {
 
 /// Text without secrets that does nothing to a terminal.
 pub(crate) fn clean(redactor: &Redactor, text: &str) -> String {
-    let scrubbed = redactor.scrub(text);
-    String::from_utf8_lossy(&redact::tame(scrubbed.as_bytes())).into_owned()
+    // In this order: what is left out of a token must not hide it.
+    let tame = redact::tame(text.as_bytes());
+    redactor.scrub(&String::from_utf8_lossy(&tame)).into_owned()
 }
 
 /// The same for every text in a document; a name can tell what its value is.
@@ -369,6 +371,26 @@ mod tests {
             all.extend(told.update(&Update::Said(format!("{two} and more"))));
             all.extend(told.rest());
             assert!(!texts(&all).contains("k1L2m3N4"), "{cut}: {}", texts(&all));
+        }
+    }
+
+    /// SEC-16: a terminal shows a token whole that sequences stand in, and so does a step once they are left out.
+    #[test]
+    fn sec_16_no_sequence_carries_a_secret_past_the_redactor() {
+        let redactor = Redactor::new();
+        redactor.learn(b"lent value of a vault").unwrap();
+        for sequence in ["\x1b[1C", "\x1b[0J", "\x1b[?25l", "\x1b[2 q", "\x1b[K", "\x1b[31m", "\x1b[>4;1m"] {
+            for text in [
+                format!("ghp_16C7e4{sequence}2F292c6912E7710c838347Ae178B4a"),
+                format!("lent va{sequence}lue of a vault"),
+            ] {
+                let mut told = Told::new(redactor.clone());
+                let mut all = told.update(&Update::Said(format!("it is {text} ")));
+                all.extend(told.rest());
+                assert_eq!(texts(&all).trim_end(), "it is ***", "{sequence:?}");
+                let shown = told.words().value(&json!({ "note": text, "deep": [text] }));
+                assert_eq!(shown, json!({ "note": "***", "deep": ["***"] }), "{sequence:?}");
+            }
         }
     }
 

@@ -5,6 +5,9 @@ use std::process::{Command, Output, Stdio};
 
 use tests::{fed, program};
 
+use crate::calls::new_session;
+use crate::sessions::{ended, steps, until};
+
 const TOKEN: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 
 fn palisade(words: &[&str]) -> Command {
@@ -163,4 +166,45 @@ fn sec_12_utf_16_is_refused_and_not_passed_on() {
     // One byte, and none, are text.
     assert_eq!(text(&fed(&mut palisade(&["redact"]), "a")), "a");
     assert_eq!(text(&fed(&mut palisade(&["redact"]), "")), "");
+}
+
+/// SEC-17: patterns of an organisation are in force in all that the daemon keeps and says; a change without a restart, a fault not at all.
+#[test]
+fn sec_17_patterns_of_a_file_are_in_force_in_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("patterns");
+    std::fs::write(&file, "# cards of ours\nPAL-[0-9]{6}\n").unwrap();
+    let builder = || tests::Host::builder().set("redact.patterns", &file.display().to_string());
+    let host = builder().start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let asked = |text: &str| {
+        let task = owner.client.prompt_session(&session, text).unwrap();
+        assert_eq!(ended(owner, &session, &task.id).state, "done");
+        (task.prompt, serde_json::to_string(&steps(owner, &session)).unwrap())
+    };
+    let (prompt, told) = asked("say PAL-123456 and TEAM-77");
+    assert_eq!(prompt, "say *** and TEAM-77");
+    assert!(told.contains("TEAM-77") && !told.contains("PAL-123456"), "{told}");
+
+    std::fs::write(&file, "TEAM-[0-9]+\nbad(hunter2horse\n").unwrap();
+    until("the fault is told", || host.log().contains("line 2").then_some(()));
+    assert!(!host.log().contains("hunter2"), "{}", host.log());
+    assert_eq!(asked("say PAL-654321 and TEAM-78").0, "say *** and TEAM-78", "those before stay in force");
+
+    std::fs::write(&file, "TEAM-[0-9]+\n").unwrap();
+    until("the change is told", || host.log().contains("are in force").then_some(()));
+    let (prompt, told) = asked("say PAL-111111 and TEAM-79");
+    assert_eq!(prompt, "say PAL-111111 and ***");
+    assert!(!told.contains("TEAM-79"), "{told}");
+
+    // A daemon does not start without what it was told to mask.
+    std::fs::write(&file, "bad(hunter2horse\n").unwrap();
+    let stopped = tests::Host::builder().stopped();
+    let text = format!("[redact]\npatterns = {:?}\n", file.display().to_string());
+    std::fs::write(stopped.place().join("config.toml"), text).unwrap();
+    let output = stopped.command("palisaded").arg("up").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("line 1") && !said.contains("hunter2"), "{said}");
 }

@@ -8,7 +8,7 @@
 //! | also turn home paths into `~/` | [`Redactor::with_home_paths`], [`Redactor::with_home`], [`Redactor::for_others`] |
 //! | also mask people's data: cards, e-mail, phone, social security numbers, addresses of hosts | [`Redactor::with_personal_data`] |
 //! | mask exact values, in every form they travel in | [`Redactor::learn`], [`Redactor::forget`] |
-//! | add one's own patterns | [`Redactor::set_patterns`] |
+//! | add one's own patterns | [`Redactor::set_patterns`], [`listed`] for those of a file |
 //! | learn where secrets are, not what they are | [`Redactor::find`], [`Search`] for a stream |
 //! | take what acts on a terminal out of output that is kept | [`tame`], [`Tame`] |
 //! | know which characters deceive an eye | [`is_unseen`], [`turns`], [`hiding`] |
@@ -43,7 +43,7 @@ mod unseen;
 mod words;
 
 pub use known::LearnError;
-pub use patterns::{BadPattern, Flaw};
+pub use patterns::{BadPattern, Flaw, listed};
 pub use redactor::Redactor;
 pub use search::{Place, Search};
 pub use sink::Sink;

@@ -54,6 +54,13 @@ pub enum Flaw {
     TooMany,
 }
 
+/// The patterns of a file, one a line, each with the number of its line, counted from zero. What is empty or begins with `#` is none.
+#[must_use]
+pub fn listed(text: &str) -> Vec<(usize, &str)> {
+    let lines = text.lines().map(str::trim_end).enumerate();
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
 #[derive(Clone, Default)]
 pub(crate) struct Patterns(Arc<[Regex]>);
 

@@ -16,6 +16,7 @@ mod offline;
 mod openapi;
 mod outflow;
 mod patient;
+mod patterns;
 mod pipeline;
 mod problem;
 mod routes;

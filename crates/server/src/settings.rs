@@ -84,6 +84,7 @@ keys! {
     "limits.sockets_per_user" = "20": "most live connections of one user";
     "limits.socket_message_bytes" = "1048576": "largest message on a socket, up to 10485760";
     "limits.socket_ping_seconds" = "25": "time between pings, 1 to 30";
+    "redact.patterns" = "": "file with further patterns of what is masked, one regular expression a line; a change is in force within a second";
     "metrics.listen" = "": "loopback address and port where `/metrics` is open to everyone on this machine; empty: only with a credential";
     "log.level" = "info": "error, warn, info, debug or trace";
     "log.format" = "text": "`text` or `json`";
@@ -190,6 +191,8 @@ pub(crate) struct Settings {
     pub socket_message_bytes: usize,
     /// Seconds between pings.
     pub socket_ping_seconds: u64,
+    /// Further patterns of what is masked, if somebody has some.
+    pub patterns: Option<PathBuf>,
     /// Where metrics are open without a credential, if anywhere.
     pub metrics_listen: Option<SocketAddr>,
     /// Log level.
@@ -422,6 +425,7 @@ impl Reader<'_> {
             sockets_per_user: self.size("limits.sockets_per_user", 1, 100_000)?,
             socket_message_bytes: self.size("limits.socket_message_bytes", 1_024, 10_485_760)?,
             socket_ping_seconds: self.number("limits.socket_ping_seconds", 1, 30)?,
+            patterns: self.file("redact.patterns"),
             metrics_listen: self.metrics_listen()?,
             log_level,
             log_json,

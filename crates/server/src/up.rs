@@ -22,6 +22,7 @@ use vault::KeyRing;
 use crate::app::{App, router};
 use crate::logs::{self, tell};
 use crate::master::{self, MasterFrom};
+use crate::patterns::Patterns;
 use crate::settings::{Origin, Settings};
 use crate::{data, measure, scrape, serve};
 
@@ -70,6 +71,8 @@ pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyho
 
 fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) -> anyhow::Result<()> {
     logs::start(&settings);
+    // Before anything is said or kept.
+    let patterns = settings.patterns.clone().map(Patterns::start).transpose()?;
     data::prepare(&settings.data)?;
     let held = data::hold(&settings.data)?;
     let (given, made) = master::master(places, &settings)?;
@@ -95,7 +98,7 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
         let listener = TcpListener::bind(settings.listen).await;
         let listener = listener.with_context(|| format!("`{}` cannot be listened on", settings.listen))?;
         let master = MasterFrom::find(places, &settings);
-        let home = Home { voice, places, master };
+        let home = Home { voice, places, master, patterns };
         serve_all(runtime, settings, listener, tls, home).await
     });
     // What works on the disk or waits for git is not waited for without end.
@@ -168,6 +171,7 @@ struct Home<'a> {
     voice: &'a Voice,
     places: &'a Places,
     master: MasterFrom,
+    patterns: Option<Patterns>,
 }
 
 async fn serve_all(
@@ -192,6 +196,7 @@ async fn serve_all(
     let (stop, stopping) = watch::channel(false);
     announce(&runtime, &settings, &home).await?;
     let kept = tokio::spawn(keep_metrics(metrics.clone(), stopping.clone()));
+    let followed = home.patterns.map(|patterns| tokio::spawn(patterns.follow(stopping.clone())));
     let app = App::new(Arc::clone(&runtime), settings, metrics, stopping.clone(), home.master);
     let house = tokio::spawn(Arc::clone(&runtime).keep_house(stopping.clone()));
     let watched = tokio::spawn(Arc::clone(&runtime).watch_record(stopping.clone()));
@@ -220,6 +225,9 @@ async fn serve_all(
         drop(house.await);
         drop(watched.await);
         drop(kept.await);
+        if let Some(followed) = followed {
+            drop(followed.await);
+        }
         runtime.shut_down().await;
     };
     // A second signal does not wait.

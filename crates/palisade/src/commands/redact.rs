@@ -59,31 +59,29 @@ fn redactor(args: &RedactArgs) -> Result<Redactor, Failure> {
         redactor = redactor.with_personal_data();
     }
     let file = match &args.patterns {
-        Some(path) => lines(path)?,
-        None => Vec::new(),
+        Some(path) => text(path)?,
+        None => String::new(),
     };
-    // A line that is empty or a comment keeps its number.
-    let is_pattern = |line: &&(usize, String)| !line.1.trim().is_empty() && !line.1.starts_with('#');
-    let of_file: Vec<&(usize, String)> = file.iter().filter(is_pattern).collect();
-    let all = args.pattern.iter().chain(of_file.iter().map(|(_, line)| line)).map(String::as_str);
+    let of_file = redact::listed(&file);
+    let all = args.pattern.iter().map(String::as_str).chain(of_file.iter().map(|(_, pattern)| *pattern));
     let Some(BadPattern { index, flaw }) = redactor.set_patterns(all).into_iter().next() else {
         return Ok(redactor);
     };
     let place = match index.checked_sub(args.pattern.len()).and_then(|index| of_file.get(index)) {
-        Some((line, _)) => format!("the pattern in line {line} of the file"),
+        Some((line, _)) => format!("the pattern in line {} of the file", line + 1),
         None => format!("the pattern of `--pattern` number {}", index + 1),
     };
     Err(Failure::Usage(format!("{place} cannot be used: {flaw}")))
 }
 
-fn lines(path: &Path) -> Result<Vec<(usize, String)>, Failure> {
+fn text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MOST_PATTERNS + 1).read_to_string(&mut text));
     let length = read.map_err(Failure::file(path))?;
     if u64::try_from(length).is_ok_and(|length| length > MOST_PATTERNS) {
         return Err(Failure::Usage(format!("`{}` is longer than {MOST_PATTERNS} bytes", path.display())));
     }
-    Ok(text.lines().enumerate().map(|(line, text)| (line + 1, text.trim_end().to_owned())).collect())
+    Ok(text)
 }
 
 /// Gives every part of a file to `take`.

@@ -1,6 +1,6 @@
 //! Prompting another person's session: refused unless two switches are on, and then with everything of whoever asks.
 
-use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use api::{
@@ -207,24 +207,39 @@ fn home(told: &str) -> &str {
     told.lines().find_map(|line| line.strip_prefix("HOME=")).unwrap()
 }
 
-/// The value that the launcher of a task was lent, as its own environment has it.
-fn lent(task: &str) -> Option<String> {
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    for entry in entries {
-        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if !String::from_utf8_lossy(&line).contains(&format!("{task}.json")) {
-            continue;
+/// Which of these values the launcher of a task was lent: it has it in its memory, and nobody has it in their arguments or environment.
+fn lent(task: &str, values: &[&'static str]) -> Option<&'static str> {
+    let mut held = None;
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let read = |name| std::fs::read(entry.path().join(name)).unwrap_or_default();
+        let line = read("cmdline");
+        for said in [&line, &read("environ")] {
+            let is_told = values.iter().any(|value| find(said, value));
+            assert!(!is_told, "SEC-16: {}", String::from_utf8_lossy(&line));
         }
-        let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-        let variables: BTreeMap<String, String> = String::from_utf8_lossy(&environ)
-            .split('\0')
-            .filter_map(|one| one.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())))
-            .collect();
-        if let Some(value) = variables.get("KEEPER_TOKEN") {
-            return Some(value.clone());
+        if String::from_utf8_lossy(&line).contains(&format!("{task}.json")) {
+            held = held.or_else(|| values.iter().copied().find(|value| holds(&entry.path(), value)));
         }
     }
-    None
+    held
+}
+
+fn find(bytes: &[u8], value: &str) -> bool {
+    bytes.windows(value.len()).any(|part| part == value.as_bytes())
+}
+
+/// Whether a process has this in memory that it can write.
+fn holds(process: &Path, value: &str) -> bool {
+    let Ok(memory) = std::fs::File::open(process.join("mem")) else { return false };
+    let places = std::fs::read_to_string(process.join("maps")).unwrap_or_default();
+    places.lines().filter(|line| line.split(' ').nth(1).is_some_and(|may| may.starts_with("rw"))).any(
+        |line| {
+            let (from, to) = line.split(' ').next().and_then(|range| range.split_once('-')).unwrap();
+            let [from, to] = [from, to].map(|at| u64::from_str_radix(at, 16).unwrap());
+            let mut bytes = vec![0; usize::try_from(to - from).unwrap().min(64 << 20)];
+            memory.read_at(&mut bytes, from).is_ok_and(|count| find(&bytes[..count], value))
+        },
+    )
 }
 
 fn keep(person: &Person, owner: Option<&str>, value: &str) {
@@ -247,6 +262,7 @@ fn acc_07_secrets_conversations_and_forks_are_the_callers() {
     let (ana, bo) = (host.user("ana", "member"), host.user("bo", "member"));
     let worktree = host.tree(&ana, "demo", "prompt").id;
     ana.client.set_sharing(&worktree, true).unwrap();
+    const VALUES: [&str; 3] = ["the-value-of-ana-41", "the-value-of-all-42", "the-value-of-bo-43"];
     keep(&ana, None, "the-value-of-ana-41");
     keep(host.owner(), Some("daemon"), "the-value-of-all-42");
     let new = new_session(&worktree);
@@ -254,7 +270,7 @@ fn acc_07_secrets_conversations_and_forks_are_the_callers() {
     let run = |who: &Person, prompt: &str, value: &str| {
         let head = host.ledger_head();
         let task = who.client.prompt_session(&session, &format!("stall {prompt}")).unwrap();
-        assert_eq!(until("the launcher is there", || lent(&task.id)), value, "{prompt}");
+        assert_eq!(until("the launcher is there", || lent(&task.id, &VALUES)), value, "{prompt}");
         until("it is heard", || said(&steps(who, &session)).contains(prompt).then_some(()));
         let leased: Vec<LedgerEntry> =
             host.since(head).into_iter().filter(|entry| entry.action == "secret.lease").collect();
@@ -290,7 +306,7 @@ fn acc_07_secrets_conversations_and_forks_are_the_callers() {
     assert_eq!(fork.creator, bo.id);
     let before = Path::new(&host.data()).join("runs/sessions").join(&fork.id);
     let task = bo.client.prompt_session(&fork.id, "stall five").unwrap();
-    assert_eq!(until("the launcher of the fork", || lent(&task.id)), "the-value-of-bo-43");
+    assert_eq!(until("the launcher of the fork", || lent(&task.id, &VALUES)), "the-value-of-bo-43");
     assert!(!before.join("others").exists(), "a fork is his own");
     bo.client.stop_session(&fork.id).unwrap();
 }

@@ -73,10 +73,9 @@ fn wt_01_an_origin_is_fetched_with_a_secret_that_stays_where_it_is() {
             let read = |name| std::fs::read(entry.path().join(name)).unwrap_or_default();
             let words = read("cmdline");
             assert!(!is_in(&words, TOKEN), "{who:?}: {}", String::from_utf8_lossy(&words));
-            if words.starts_with(b"git\0") || is_in(&words, "git-remote-https") {
-                of_git += 1;
-                assert!(!is_in(&read("environ"), TOKEN), "{who:?}: git has only a word");
-            }
+            let shown = String::from_utf8_lossy(&words).into_owned();
+            assert!(!is_in(&read("environ"), TOKEN), "{who:?}: nobody has it in their environment: {shown}");
+            of_git += usize::from(words.starts_with(b"git\0") || is_in(&words, "git-remote-https"));
         }
         assert!(of_git > 0, "git was seen at work");
         std::fs::remove_file(world.forge_file("hold")).unwrap();

@@ -7,6 +7,7 @@
 //! be made leaves neither a directory nor a branch; one thing at a time is done to a repository.
 //! Not here: who may (`access`), rows (`store`), git itself (`git`).
 
+pub(crate) mod frames;
 mod launcher;
 mod leaving;
 mod origin;

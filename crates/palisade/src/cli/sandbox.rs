@@ -73,7 +73,7 @@ pub(crate) struct RunArgs {
     /// `HOST:PORT` names another port than 443. With a path it goes only with requests for what that covers, as in rules
     /// (`/v1/**`).
     /// If the variable is not set, the secret of this name in the vault of your daemon is lent. `env:NAME` is never looked for
-    /// there, `vault:NAME` nowhere else.
+    /// there, `vault:NAME` nowhere else. Programs that start runs say it on standard input, as `stdin:NAME` (docs/network.md).
     #[arg(long, value_name = "NAME[=HOST[/PATH]]")]
     pub(crate) secret: Vec<String>,
     /// Where secrets of the vault count: in this worktree of the daemon, by id or name

@@ -1,9 +1,10 @@
 //! Secrets for one run: the command gets words that stand for them, and the proxy puts them in.
 //!
-//! Flow: what was typed, or what is known of the command -> values from the caller's environment, or lent by the daemon from
-//! its vault -> words of the same shape -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a
+//! Flow: what was typed, or what is known of the command -> values from the caller's environment or standard input, or lent by the
+//! daemon from its vault -> words of the same shape -> loans. Invariant: a value goes to the proxy and to nobody else; a secret without a
 //! host to go to is not lent.
 
+mod input;
 mod vault;
 mod words;
 
@@ -12,6 +13,7 @@ use egress::control::{Loan, Value};
 use rules::Rule;
 use zeroize::Zeroizing;
 
+use self::input::Input;
 use self::vault::Borrowed;
 pub(super) use self::vault::{Lines, Vault};
 pub(super) use self::words::Words;
@@ -39,9 +41,11 @@ enum From {
     Anywhere,
     Environment,
     Vault,
+    /// Standard input.
+    Input,
 }
 
-/// What was typed: `[env:|vault:]NAME[=HOST[:PORT][/PATH]]`.
+/// What was typed: `[env:|vault:|stdin:]NAME[=HOST[:PORT][/PATH]]`.
 #[derive(Clone, Copy, Debug)]
 struct Typed<'a> {
     from: From,
@@ -52,11 +56,9 @@ struct Typed<'a> {
 impl<'a> Typed<'a> {
     fn of(text: &'a str) -> Self {
         let (text, host) = text.split_once('=').map_or((text, None), |(text, host)| (text, Some(host)));
-        let (from, name) = match (text.strip_prefix("env:"), text.strip_prefix("vault:")) {
-            (Some(name), _) => (From::Environment, name),
-            (_, Some(name)) => (From::Vault, name),
-            (None, None) => (From::Anywhere, text),
-        };
+        let known = [("env:", From::Environment), ("vault:", From::Vault), ("stdin:", From::Input)];
+        let said = known.into_iter().find_map(|(word, from)| Some((from, text.strip_prefix(word)?)));
+        let (from, name) = said.unwrap_or((From::Anywhere, text));
         Self { from, name, host }
     }
 }
@@ -98,7 +100,7 @@ pub(super) struct Lending {
 }
 
 impl Lending {
-    /// `typed` are `[env:|vault:]NAME[=HOST[:PORT][/PATH]]`; `agent` is what is known of the command, whose secrets are lent if they
+    /// `typed` are `[env:|vault:|stdin:]NAME[=HOST[:PORT][/PATH]]`; `agent` is what is known of the command, whose secrets are lent if they
     /// are there.
     pub(super) fn of(
         typed: &[String],
@@ -108,8 +110,9 @@ impl Lending {
         words: Words,
     ) -> Result<Self, Failure> {
         let mut lending = Self { catalog: catalog.clone(), words, ..Self::default() };
+        let mut input = Input::default();
         for text in typed {
-            lending.typed(Typed::of(text), vault)?;
+            lending.typed(Typed::of(text), vault, &mut input)?;
         }
         for bound in agent.into_iter().flat_map(|agent| &agent.secrets) {
             if lending.loans.iter().any(|loan| loan.name == bound.name) {
@@ -135,7 +138,12 @@ impl Lending {
         }
     }
 
-    fn typed(&mut self, Typed { from, name, host }: Typed<'_>, vault: &Vault<'_>) -> Result<(), Failure> {
+    fn typed(
+        &mut self,
+        Typed { from, name, host }: Typed<'_>,
+        vault: &Vault<'_>,
+        input: &mut Input,
+    ) -> Result<(), Failure> {
         let rule = host.map(|host| bound_to(name, host)).transpose()?;
         let (rule, mut paths) = rule.unzip();
         let mut places = rule
@@ -150,7 +158,16 @@ impl Lending {
             self.presets.extend(presets);
         }
         let (is_said, paths) = (places.is_some(), paths.unwrap_or_default());
-        let value = if from == From::Vault { None } else { set_here(name)? };
+        let value = match from {
+            From::Vault => None,
+            From::Environment | From::Anywhere => set_here(name)?,
+            From::Input => {
+                let said = input.of(name);
+                Some(said.map_err(|error| {
+                    wrong(name, &format!("its value did not come on standard input: {error}"))
+                })?)
+            }
+        };
         if let Some(value) = value {
             let Some(places) = places else {
                 return Err(wrong(name, NOWHERE));
@@ -166,7 +183,7 @@ impl Lending {
         });
         let (borrowed, places) = borrowed.map_err(|failure| match from {
             From::Vault => failure,
-            From::Anywhere | From::Environment => vault::not_here_either(name, failure),
+            From::Anywhere | From::Environment | From::Input => vault::not_here_either(name, failure),
         })?;
         // Where only the vault says where it goes, it is also let there.
         for (host, port) in places.iter().filter(|_| !is_said) {

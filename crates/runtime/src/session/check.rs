@@ -164,7 +164,8 @@ impl Runtime {
         let (command, options) = (kind.how.command().to_vec(), kind.options);
         let (name, grace) = ("check".to_owned(), self.bounds.grace);
         let wanted = Wanted { name, tree, state, options, command, secrets: Vec::new(), grace };
-        let (process, to, from) = Agent::start(launcher, &wanted, None).map_err(|error| error.to_string())?;
+        let (process, to, from) =
+            Agent::start(launcher, &wanted, None).await.map_err(|error| error.to_string())?;
         let (said, mut heard) = acp::connect(to, from, Limits::default());
         let answer = async {
             let greeting = said.initialize("palisade", env!("CARGO_PKG_VERSION"));

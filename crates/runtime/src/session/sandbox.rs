@@ -3,8 +3,8 @@
 //! Flow: where, what and with which secrets -> [`Agent`] (a process of `palisade run --overlay`) -> [`Agent::end`] or
 //! [`Agent::stop`] -> [`Layer`]: what it changed, to be carried into the worktree or dropped.
 //!
-//! Invariants: the prompt is in no argument; a secret's value is in the launcher's environment, which only the daemon's own
-//! user reads, and the sandbox has a word for it; nothing of an agent is left when [`Agent::stop`] returns.
+//! Invariants: the prompt is in no argument; a secret's value is in no argument and no environment, it is said to the launcher before
+//! anything else, and the sandbox has a word for it; nothing of an agent is left when [`Agent::stop`] returns.
 
 mod absence;
 
@@ -19,7 +19,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
 
-use crate::trees::Launcher;
+use crate::trees::{Launcher, frames};
 
 /// How long the launcher may take beyond the grace until nothing of the agent is there; then it is not waited for.
 const LATE: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ pub(super) struct Wanted {
     pub(super) options: Vec<String>,
     /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// Secrets by the names of their variables.
+    /// Secrets by the names of their variables, in the order in which the options name them.
     pub(super) secrets: Vec<(String, Zeroizing<String>)>,
     /// How long it has to end by itself when it is stopped; then everything of it is killed.
     pub(super) grace: Duration,
@@ -105,7 +105,7 @@ impl Ended {
 
 impl Agent {
     /// Starts it. What it says on its standard error is told to whoever listens.
-    pub(super) fn start(
+    pub(super) async fn start(
         launcher: &Launcher,
         wanted: &Wanted,
         heard: Option<mpsc::Sender<Vec<u8>>>,
@@ -119,17 +119,16 @@ impl Agent {
             room(&wanted.state).into_iter().flat_map(|most| ["--limit".to_owned(), format!("disk={most}")]),
         );
         command.args(&wanted.options).arg("--").args(&wanted.command).current_dir(&wanted.tree);
-        for (name, value) in &wanted.secrets {
-            command.env(name, value.as_str());
-        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| NoSandbox(error.to_string()))?;
-        let (Some(to), Some(from), Some(err)) =
+        let (Some(mut to), Some(from), Some(err)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(NoSandbox("its pipes are not there".into()));
         };
         let complaints = tokio::spawn(last_of(err, heard));
+        let lent = frames::say(&mut to, wanted.secrets.iter().map(|(_, value)| value)).await;
+        lent.map_err(|error| NoSandbox(format!("what is lent to it was not taken: {error}")))?;
         let (grace, started, beat) = (wanted.grace, Instant::now(), Mutex::default());
         Ok((Self { child, report, grace, started, beat, complaints }, to, from))
     }

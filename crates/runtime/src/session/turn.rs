@@ -31,6 +31,7 @@ use super::sandbox::{self, Agent, Ended, Layer, Wanted};
 use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
 use crate::Runtime;
+use crate::trees::frames;
 
 /// How often rights and loans are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -244,7 +245,7 @@ impl<'a> Turn<'a> {
                 let every = String::new();
                 let paths = if bound.paths.is_empty() { std::slice::from_ref(&every) } else { &bound.paths };
                 for path in paths {
-                    options.extend(["--secret".to_owned(), format!("env:{}={host}{path}", bound.name)]);
+                    options.extend(frames::option(&bound.name, &format!("{host}{path}")));
                 }
             }
         }
@@ -310,7 +311,8 @@ impl<'a> Turn<'a> {
             How::Plain(_) => Some(mpsc::channel(16)).unzip(),
             How::Acp(_) => (None, None),
         };
-        let (agent, to, from) = match Agent::start(self.runtime.trees.launcher(), wanted, complains) {
+        let started = Agent::start(self.runtime.trees.launcher(), wanted, complains).await;
+        let (agent, to, from) = match started {
             Ok(started) => started,
             Err(error) => return Outcome::Failed(error.to_string()),
         };

@@ -16,7 +16,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 use zeroize::Zeroizing;
 
-use super::origin::{TOKEN, Way};
+use super::frames;
+use super::origin::Way;
 use super::ssh;
 
 /// How long one run may take.
@@ -275,19 +276,27 @@ impl Launcher {
         token: Option<&Zeroizing<String>>,
     ) -> Result<Said, StoreError> {
         let mut run = self.command(&self.state)?;
-        if let Some(token) = token {
-            run.env(TOKEN, token.as_str());
-        }
         run.arg("run").args(options).arg("--").args(command).current_dir(folder).kill_on_drop(true);
-        run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        run.stdin(if token.is_some() { Stdio::piped() } else { Stdio::null() });
+        run.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = run.spawn().map_err(|error| {
             StoreError::Unusable(format!("`palisade`, which makes sandboxes, could not be started: {error}"))
         })?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let all = async { tokio::join!(bounded(out), bounded(err), child.wait()) };
-        let Ok((out, err, status)) = tokio::time::timeout(PATIENCE, all).await else {
+        let (to, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let lends = async {
+            // Nothing comes behind it: the command has an input that is over.
+            if let Some(mut to) = to {
+                frames::say(&mut to, token).await?;
+            }
+            Ok::<_, std::io::Error>(())
+        };
+        let all = async { tokio::join!(bounded(out), bounded(err), child.wait(), lends) };
+        let Ok((out, err, status, lent)) = tokio::time::timeout(PATIENCE, all).await else {
             return Err(StoreError::Unusable("it took longer than half an hour and was ended".into()));
         };
+        lent.map_err(|error| {
+            StoreError::Unusable(format!("what makes sandboxes did not take the credential: {error}"))
+        })?;
         let ok = status.is_ok_and(|status| status.success());
         Ok(Said { ok, out, err })
     }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::Mode;
 
 /// The variable that holds the word for a credential, inside.
-pub(super) const TOKEN: &str = "ORIGIN_TOKEN";
+const TOKEN: &str = "ORIGIN_TOKEN";
 /// Who a credential is for unless somebody said so; forges that take tokens do not look.
 const LOGIN: &str = "x-access-token";
 
@@ -226,7 +226,7 @@ impl Origin {
                 .filter(plain)
                 .map(|path| format!("{}/**", path.trim_end_matches('/')))
                 .unwrap_or_default();
-            way.options = vec!["--secret".into(), format!("env:{TOKEN}={host}{bound}")];
+            way.options = super::frames::option(TOKEN, &format!("{host}{bound}")).to_vec();
             let helper = format!(
                 "credential.helper=!f() {{ test \"$1\" = get && printf 'username=%s\\npassword=%s\\n' {login} \"${TOKEN}\"; }}; f"
             );

@@ -252,7 +252,8 @@ impl Listening {
     }
 }
 
-fn value(line: &mut impl Read) -> io::Result<Zeroizing<String>> {
+/// One value: how long it is, in four bytes, and what it is.
+pub(super) fn value(line: &mut impl Read) -> io::Result<Zeroizing<String>> {
     let mut length = [0; 4];
     line.read_exact(&mut length)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);

@@ -205,6 +205,9 @@ impl Agent {
             if bound.hosts.is_empty() {
                 return Err(("secret", format!("`{}` goes to no host", bound.name)));
             }
+            if self.secrets.iter().filter(|other| other.name == bound.name).count() > 1 {
+                return Err(("secret", format!("`{}` stands twice", bound.name)));
+            }
             bound.hosts.iter().try_for_each(|host| is_host(host)).map_err(|why| ("secret", why))?;
             bound.method.as_deref().map_or(Ok(()), is_line).map_err(|why| ("secret", why))?;
         }
@@ -277,6 +280,10 @@ mod tests {
             ("[modes]\nplan = { requests = \"always\" }\n", "always"),
             ("[modes]\nplan = { id = \"plan\" }\n", "requests"),
             ("[[secret]]\nname = \"K\"\nhosts = []\n", "no host"),
+            (
+                "[[secret]]\nname = \"K\"\nhosts = [\"a.b\"]\n[[secret]]\nname = \"K\"\nhosts = [\"c.d\"]\n",
+                "stands twice",
+            ),
             ("[[secret]]\nname = \"K\"\nhosts = [\"*.x.y\"]\n", "not one host"),
             ("[[file]]\npath = \"a/../../b\"\ntext = \"\"\n", "below the home"),
         ] {

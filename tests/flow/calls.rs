@@ -18,6 +18,9 @@ use tests::{Host, PASSWORD};
 /// What cannot be done without an origin on the network; `tests/net` does it.
 pub const NEEDS_NETWORK: &[&str] = &["worktrees_push"];
 
+/// What every secret of the vault is here.
+pub const KEPT: &str = "kept and told to nobody at all";
+
 /// Another good password.
 pub const OTHER: &str = "another long password";
 
@@ -236,7 +239,7 @@ impl Stage<'_> {
     pub fn new_secret(&self) -> AddSecretRequest {
         AddSecretRequest {
             name: self.fresh().to_uppercase().replace('-', "_"),
-            value: Hidden("a value of no use".into()),
+            value: Hidden(KEPT.into()),
             owner: None,
             hosts: vec!["api.example.org".into()],
             expires: None,

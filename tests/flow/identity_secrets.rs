@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tests::{Host, HostBuilder, PASSWORD};
 
-use crate::calls::{CALLS, NEEDS_NETWORK, OTHER, Stage, Who, committed, described, is_final};
+use crate::calls::{CALLS, KEPT, NEEDS_NETWORK, OTHER, Stage, Who, committed, described, is_final};
 use crate::gateway_socket::open;
 use crate::surfaces::{calling, printed};
 
@@ -264,6 +264,8 @@ fn idn_04_everything_that_is_said_holds_no_secret_but_the_one_that_was_asked_for
     assert!(HAND_OUT.iter().all(|(name, _)| counts.contains_key(name)), "{counts:?}");
     secrets.add(PASSWORD, None);
     secrets.add(OTHER, None);
+    // SEC-05: of the vault, too, by no route, for no role.
+    secrets.add(KEPT, None);
     for one in others.iter().chain([&host]) {
         secrets.add(one.secret().unwrap(), None);
     }

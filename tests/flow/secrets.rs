@@ -139,6 +139,8 @@ fn sec_05_no_role_and_no_route_tells_a_value() {
     owner.add_secret(&secret("OF_THE_DAEMON", VALUE, Some("daemon"))).unwrap();
     owner.add_secret(&secret("MINE", VALUE, None)).unwrap();
     let tree = stage.worktree();
+    let session = stage.session(&Who { id: String::new(), client: owner.clone() });
+    let artifact = stage.capability();
     owner.add_secret(&secret("OF_THE_WORKTREE", VALUE, Some(&tree))).unwrap();
     let reads: Vec<String> = crate::calls::described(&crate::calls::committed())
         .into_values()
@@ -151,8 +153,16 @@ fn sec_05_no_role_and_no_route_tells_a_value() {
         who.client.add_secret(&secret("MINE", VALUE, None)).unwrap();
         let more = ["/api/v1/secrets?owner=daemon".to_owned(), format!("/api/v1/secrets?worktree={tree}")];
         for path in reads.iter().chain(&more) {
-            let path =
-                path.replace("{worktree}", &tree).replace("{repo}", &stage.repo).replace("{user}", &who.id);
+            let there = [
+                ("{worktree}", tree.as_str()),
+                ("{repo}", &stage.repo),
+                ("{user}", &who.id),
+                ("{session}", &session),
+                ("{kind}", "capability"),
+                ("{artifact}", &artifact),
+            ];
+            let path = there.iter().fold(path.clone(), |path, (place, id)| path.replace(place, id));
+            assert!(!path.contains('{'), "{path} names what is there");
             let mut answer = who.client.send("GET", &path, &[], Vec::new()).unwrap();
             let bytes = answer.body_mut().read_to_vec().unwrap();
             assert!(!is_in(VALUE, &bytes), "{role} {path}");

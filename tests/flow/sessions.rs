@@ -400,6 +400,27 @@ fn sec_16_what_is_asked_and_said_is_told_without_secrets() {
     no_file_with(&host.data().join("ledger"), "k1L2m3N4");
 }
 
+/// A command is shown to everybody who may read its session: no word of it holds a secret, nor do two together.
+#[test]
+fn sec_16_a_command_with_a_secret_in_it_opens_no_session() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    for words in [
+        vec!["curl", "https://a:hunter2horse@b.example"],
+        vec!["mysql", "--password", "hunter2horsebattery"],
+        vec!["curl", "-u", "me:hunter2horsebattery", "https://a.example"],
+    ] {
+        let refused = owner.client.create_session(&command(&worktree, &words)).unwrap_err();
+        assert_eq!(refused.status(), Some(422), "{words:?}");
+        assert!(!refused.to_string().contains("hunter2"), "{refused}");
+    }
+    assert!(owner.client.sessions(&api::SessionFilter::default()).unwrap().items.is_empty());
+    assert!(owner.client.create_session(&command(&worktree, &["mysql", "-p", "3306", "db"])).is_ok());
+    let entries = host.ledger(&api::LedgerFilter::default());
+    assert!(entries.iter().all(|entry| !entry.line.contains("hunter2")) && !host.log().contains("hunter2"));
+}
+
 fn no_file_with(folder: &Path, text: &str) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         if entry.path().is_dir() {

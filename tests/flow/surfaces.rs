@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tests::{Host, PASSWORD};
 
 use crate::calls::{
-    CALLS, Described, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_import, new_pass,
+    CALLS, Described, KEPT, NOBODY, OTHER, Stage, Who, code, committed, described, is_final, new_import,
+    new_pass,
 };
 use crate::gateway_wire::{Reply, request, speak};
 
@@ -320,9 +321,7 @@ const COMMANDS: &[(&str, Line)] = &[
     ),
     (
         "secret add",
-        Calls("secrets_add", |s, _| {
-            words(["secret", "add", &s.new_secret().name]).and_input("a value of no use")
-        }),
+        Calls("secrets_add", |s, _| words(["secret", "add", &s.new_secret().name]).and_input(KEPT)),
     ),
     ("secret list", Calls("secrets_list", |_, _| words(["secret", "list"]))),
     (
@@ -332,7 +331,7 @@ const COMMANDS: &[(&str, Line)] = &[
     (
         "secret import",
         Calls("secrets_add", |s, _| {
-            let line = format!("{}=a value of no use\n", s.new_secret().name);
+            let line = format!("{}={KEPT}\n", s.new_secret().name);
             words(["secret", "import", &file(s, &line), "--yes"])
         }),
     ),

@@ -171,7 +171,9 @@ pub(super) fn settings_fit(
     }
     let fits =
         |word: &String| word.len() <= MOST_WORD && !word.contains('\0') && !crate::logs::holds_secret(word);
-    match command.len() <= MOST_WORDS && command.iter().all(fits) {
+    // An option can say what the word behind it is.
+    let together = || !crate::logs::holds_secret(&command.join(" "));
+    match command.len() <= MOST_WORDS && command.iter().all(fits) && together() {
         true => Ok(()),
         false => Err(format!(
             "`command`: at most {MOST_WORDS} words of {MOST_WORD} characters, none of which holds a secret"

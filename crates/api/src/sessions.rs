@@ -161,7 +161,7 @@ pub struct ImportRequest {
 #[serde(deny_unknown_fields)]
 pub struct PromptRequest {
     /// What: 1 to 256,000 characters.
-    #[schema(value_type = String, min_length = 1, max_length = 256000, pattern = r#"[^\s]"#)]
+    #[schema(value_type = String, min_length = 1, max_length = 256000, pattern = r#"[^\s\u0085]"#)]
     pub prompt: crate::Hidden,
 }
 
@@ -385,7 +385,7 @@ pub struct ForkRequest {
 #[serde(deny_unknown_fields)]
 pub struct SpawnRequest {
     /// What: 1 to 256,000 characters.
-    #[schema(value_type = String, min_length = 1, max_length = 256000, pattern = r#"[^\s]"#)]
+    #[schema(value_type = String, min_length = 1, max_length = 256000, pattern = r#"[^\s\u0085]"#)]
     pub prompt: crate::Hidden,
     /// Which agent; the other's unless told.
     #[serde(default, skip_serializing_if = "Option::is_none")]

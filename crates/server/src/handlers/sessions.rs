@@ -185,7 +185,9 @@ pub(super) fn settings_fit(
 pub(super) fn prompt_fits(prompt: api::Hidden) -> Result<Zeroizing<String>, String> {
     let prompt = Zeroizing::new(prompt.into_text());
     let length = prompt.chars().take(MOST_PROMPT + 1).count();
-    match prompt.trim().is_empty() || length > MOST_PROMPT {
+    // As the description says it: what regular expressions call a space, and the next line of old terminals.
+    let is_space = |c: char| c.is_whitespace() || c == '\u{feff}';
+    match prompt.chars().all(is_space) || length > MOST_PROMPT {
         true => Err(format!("`prompt`: 1 to {MOST_PROMPT} characters, not only spaces")),
         false => Ok(prompt),
     }

@@ -55,7 +55,7 @@ fn look_at_processes(search: &mut Search) {
 
 /// Looks below a folder, but not at what an agent wrote: its files are its own.
 fn look_below(search: &mut Search, folder: &Path) {
-    const THEIRS: &[&str] = &["worktrees", "repos", "homes", "runs-layers", "layers", "quarantine"];
+    const THEIRS: &[&str] = &["worktrees", "repos", "homes", "changes", "quarantine"];
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         search.look("a name", name.as_encoded_bytes());

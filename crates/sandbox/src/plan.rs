@@ -263,25 +263,32 @@ impl Plan {
 
     /// The rules of the second wall: where, and what for. What lies in a place that allows as much needs none.
     pub(crate) fn rules(&self) -> Vec<(&Path, Access)> {
-        // What is below a cut is out of sight: only what stands on top of it counts.
-        let cuts = |mount: &Mount| matches!(mount.source, Source::Part { .. } | Source::Skeleton(_));
-        let is_cut = |(place, mount): (usize, &Mount)| {
-            self.mounts.iter().skip(place + 1).any(|later| cuts(later) && later.at == mount.at)
-        };
-        let places = self.mounts.iter().enumerate().filter(move |one| !is_cut(*one));
-        let made = places.map(|(_, mount)| mount).filter(|mount| mount.source != Source::Nothing);
-        let all =
-            made.map(|mount| (mount.at.as_path(), mount.access)).chain([(Path::new("/etc"), Access::Read)]);
+        // What is below a cut is out of sight: only what stands on top of it counts. Few plans have one.
+        let cuts = |mount: &&Mount| matches!(mount.source, Source::Part { .. } | Source::Skeleton(_));
+        let cuts: Vec<(usize, &Path)> = (self.mounts.iter().enumerate())
+            .filter(|(_, mount)| cuts(mount))
+            .map(|(place, mount)| (place, mount.at.as_path()))
+            .collect();
+        let is_cut = |place: usize, at: &Path| cuts.iter().any(|(later, cut)| *later > place && *cut == at);
+        let made = self
+            .mounts
+            .iter()
+            .enumerate()
+            .filter(|(place, mount)| mount.source != Source::Nothing && !is_cut(*place, &mount.at));
+        let made = made.map(|(_, mount)| (mount.at.as_path(), mount.access));
+        let all: Vec<(&Path, Access)> = made.chain([(Path::new("/etc"), Access::Read)]).collect();
+        let (devices, others): (Vec<_>, Vec<_>) =
+            all.iter().copied().partition(|(_, access)| *access == Access::Device);
         let mut rules: Vec<(&Path, Access)> = Vec::new();
-        for (at, access) in all.clone().filter(|(_, access)| *access != Access::Device) {
-            let covers = |(above, allowed): (&Path, Access)| {
-                is_below(at, above) && (allowed == Access::Write || allowed == access)
+        for (at, access) in others {
+            let covers = |(above, allowed): &(&Path, Access)| {
+                is_below(at, above) && (*allowed == Access::Write || *allowed == access)
             };
-            if !all.clone().any(covers) && !rules.contains(&(at, access)) {
+            if !all.iter().any(covers) && !rules.contains(&(at, access)) {
                 rules.push((at, access));
             }
         }
-        rules.extend(all.filter(|(_, access)| *access == Access::Device));
+        rules.extend(devices);
         rules
     }
 }

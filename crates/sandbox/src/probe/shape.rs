@@ -64,6 +64,9 @@ pub(crate) fn shape(plan: &Plan) -> Vec<u8> {
     let traces = plan.tracing == Tracing::Own;
     bytes.extend([0, u8::from(traces), u8::from(plan.identity.owns.is_some())]);
     bytes.extend(plan.landlock.to_le_bytes());
+    // A network is one shape, whatever it reaches, and with ways in it is another.
+    let network = plan.captured.as_ref().map_or(0, |captured| 1 + u8::from(captured.ways_in));
+    bytes.push(network);
     bytes
 }
 

@@ -5,7 +5,9 @@
 mod commits;
 mod cut_off;
 mod environment;
+mod faults;
 mod hostile;
+mod joins;
 mod limits;
 mod planted;
 mod room;

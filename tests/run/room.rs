@@ -40,7 +40,7 @@ pub struct Said {
 }
 
 impl Said {
-    fn of(output: &Output) -> Self {
+    pub fn of(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self { code: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
     }

@@ -94,7 +94,6 @@ pub(crate) fn unprepared(what: &str, error: &std::io::Error) -> String {
     let wall = match what {
         "owners" => Wall::UserNamespaces,
         "mounts" => Wall::Mounts,
-        "layers" => Wall::Overlay,
         "process 1" => Wall::Init,
         _ => return format!("{what}: {error}"),
     };
@@ -125,6 +124,7 @@ pub(crate) fn remedy(step: Step, what: &str, error: i32) -> Remedy {
         Step::Loopback | Step::Capture => Wall::Namespace("network"),
         Step::Mount if what == "/proc" => Wall::Processes,
         Step::Root | Step::Mount => Wall::Mounts,
+        Step::Layer => Wall::Overlay,
         Step::Terminal => Wall::Terminal,
         Step::Limits if what == "control group namespace" => Wall::Namespace("cgroup"),
         Step::Limits if what == "control group" => Wall::ControlGroups,

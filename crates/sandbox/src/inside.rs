@@ -35,6 +35,7 @@ pub(crate) enum Step {
     Capture,
     Root,
     Mount,
+    Layer,
     Terminal,
     Limits,
     Command,

@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::process::{Pid, Signal, WaitOptions};
 
@@ -20,6 +20,7 @@ use crate::line::Line;
 use crate::permit::Permit;
 use crate::plan::Plan;
 use crate::standard::Standard;
+use crate::sys;
 use crate::sys::process::{Side, enter, fork, leave};
 
 impl Plan {
@@ -84,7 +85,7 @@ impl Plan {
 
 /// The process between: in the sandbox's namespaces, and still the launcher's own code. Its child is inside.
 fn between(mut given: Given<'_>, line: &Line, init: &OwnedFd) -> ! {
-    let broken = match joined(&mut given, init) {
+    let broken = match joined(&mut given, line, init) {
         Ok(never) => match never {},
         Err(broken) => broken,
     };
@@ -92,12 +93,17 @@ fn between(mut given: Given<'_>, line: &Line, init: &OwnedFd) -> ! {
     leave(125)
 }
 
-fn joined(given: &mut Given<'_>, init: &OwnedFd) -> Result<std::convert::Infallible, Broken> {
+fn joined(given: &mut Given<'_>, line: &Line, init: &OwnedFd) -> Result<std::convert::Infallible, Broken> {
     let broken = |what: &str, error: io::Error| Broken {
         step: Step::Owners,
         what: what.to_owned(),
         error: error.raw_os_error().unwrap_or(0),
     };
+    // What else the launcher has open is not for here: whoever holds an end of a pipe keeps its other end waiting.
+    let ours = [given.line.as_fd(), line.as_fd(), given.init, init.as_fd()];
+    let kept = given.standard.into_iter().flatten().chain(ours);
+    let kept: Vec<BorrowedFd<'_>> = kept.collect();
+    sys::watch::close_but(&kept).map_err(|error| broken("descriptors", error))?;
     // This process still has the launcher's memory, and soon it is among strangers who have the same user: nobody may
     // look into it.
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
@@ -118,6 +124,7 @@ fn joined(given: &mut Given<'_>, init: &OwnedFd) -> Result<std::convert::Infalli
         },
         Side::Parent(pid, _pidfd) => {
             // The child speaks for itself until it is ready, and process 1 of ours speaks after it.
+            sys::watch::close_but(&[]).map_err(|error| broken("descriptors", error))?;
             let child = Pid::from_raw(pid)
                 .ok_or_else(|| broken("child", io::Error::from_raw_os_error(libc::ECHILD)))?;
             while rustix::process::waitpid(Some(child), WaitOptions::empty()).err()

@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use crate::groups::Groups;
 use crate::inside::{self, Broken};
 use crate::line::{Line, Word};
 use crate::measure::Table;
-use crate::plan::{Identity, Plan};
+use crate::plan::{Identity, Mount, Plan};
 use crate::root::{self, FromHost};
 use crate::standard::Standard;
 use crate::sys;
@@ -46,6 +47,13 @@ pub enum LaunchError {
          that lies on one disk; leave `io` out, or have an administrator delegate the controller"
     )]
     Speed,
+    /// The file system of something that is given shows no owners but its own, and as root others are to be shown.
+    #[error(
+        "idmapped mounts: the file system that `{0}` lies on (an overlay, perhaps, or one of the network) cannot show its files \
+         as another user's; to fix it: start palisade as the owner of the files and not as root, or put them on ext4, xfs, btrfs or \
+         tmpfs (in a container: on a volume)"
+    )]
+    Owned(PathBuf),
     /// A step inside failed.
     #[error("{}", .0.told())]
     Inside(Refused),
@@ -260,9 +268,13 @@ pub(crate) fn sealed_init() -> io::Result<OwnedFd> {
 /// Opens, as the host's root, what the inside could not open as a mere user, with its owners changed.
 pub(crate) fn opened(plan: &Plan, owners: Option<&Owners>) -> Result<Option<Vec<FromHost>>, LaunchError> {
     let Some(owners) = owners else { return Ok(None) };
-    let open = |mount| root::from_host(mount, Some(owners.namespace.as_fd()));
-    let all: io::Result<Vec<_>> = plan.own_mounts().map(open).collect();
-    all.map(Some).map_err(|error| LaunchError::Prepare("mounts", error))
+    let open = |mount: &Mount| {
+        root::from_host(mount, Some(owners.namespace.as_fd())).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL) if mount.owned => LaunchError::Owned(mount.at.clone()),
+            _ => LaunchError::Prepare("mounts", error),
+        })
+    };
+    plan.own_mounts().map(open).collect::<Result<_, _>>().map(Some)
 }
 
 /// A user namespace that says whose files are shown as the sandbox's own.

@@ -66,7 +66,7 @@ impl Told<'_> {
     }
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     Step::Namespaces,
     Step::Owners,
     Step::Host,
@@ -74,6 +74,7 @@ const STEPS: [Step; 15] = [
     Step::Capture,
     Step::Root,
     Step::Mount,
+    Step::Layer,
     Step::Terminal,
     Step::Limits,
     Step::Command,

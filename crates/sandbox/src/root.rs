@@ -165,7 +165,8 @@ impl Root {
             (_, FromHost::Tree(tree)) => Ok(tree),
             (_, FromHost::None) => made(mount),
         };
-        let tree = tree.at(Step::Mount, &mount.at)?;
+        let step = if matches!(mount.source, Source::Layer(_)) { Step::Layer } else { Step::Mount };
+        let tree = tree.at(step, &mount.at)?;
         let target = target(root, mount, tree.as_fd()).at(Step::Mount, &mount.at)?;
         put(&tree, target.as_fd(), Path::new("")).at(Step::Mount, &mount.at)?;
         Ok(Some(tree))

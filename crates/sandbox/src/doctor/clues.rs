@@ -308,8 +308,12 @@ impl Clues {
             ),
             libc::EPERM | libc::EACCES | libc::ENOSYS if self.filtered => self.filter_outside(&said),
             _ => (
-                format!("the file system of the state directory cannot hold a layer ({said})"),
-                "put the state on ext4, xfs, btrfs or tmpfs: set XDG_STATE_HOME to a directory there".into(),
+                format!(
+                    "the file system of the state directory cannot hold a layer, or the worktree lies on two already ({said})"
+                ),
+                "put the state on ext4, xfs, btrfs or tmpfs (set XDG_STATE_HOME to a directory there), and the worktree on a disk or \
+                 a volume"
+                    .into(),
             ),
         }
     }

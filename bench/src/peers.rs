@@ -66,6 +66,7 @@ pub(crate) fn rows() -> anyhow::Result<(Vec<Row>, Vec<String>)> {
         let answer = match scanner.ask(&small, &large) {
             Ok(answer) => answer,
             Err(why) => {
+                rows.push(Row::missing(format!("corpus, compared with {name}"), "%"));
                 notes.push(format!("{name} is not compared: {why}"));
                 continue;
             }

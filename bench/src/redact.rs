@@ -7,9 +7,14 @@ use redact::Redactor;
 use crate::measure;
 use crate::report::{Bound, Row};
 
+#[path = "../../crates/redact/tests/common/seeds.rs"]
+mod seeds;
+
 const TEXT: usize = 4 << 20;
 const EVENT: usize = 4096;
 const ROUNDS: usize = 30;
+const VALUES: usize = 10_000;
+const SEEDED: usize = 128 << 10;
 
 /// The figures, and how to read them.
 pub(crate) fn rows() -> anyhow::Result<(Vec<Row>, Vec<String>)> {
@@ -32,13 +37,21 @@ pub(crate) fn rows() -> anyhow::Result<(Vec<Row>, Vec<String>)> {
             bound: Bound::RatioAtLeast(least),
         });
     }
-    rows.push(with_known_values(&redactor, &clean)?);
+    rows.push(with_personal_data(&redactor, &clean));
+    let (plain, signed) = (corpus::known_values, corpus::known_values_with_signs);
+    for (name, values) in
+        [("letters and digits", plain as fn(u64, usize) -> Vec<String>), ("one of 20 with signs", signed)]
+    {
+        rows.push(with_known_values(&redactor, &clean, name, &values(corpus::HELD_OUT, VALUES))?);
+    }
     rows.extend(events(&redactor, &clean, &salted));
     rows.push(hostile(&redactor, &clean));
+    rows.extend(begun(&redactor, &clean));
     let marks = redactor.scrub(&salted).matches(redact::MARK).count();
     let note = format!(
         "redact: {} literals, found by `aho-corasick` without regard to case and with a full automaton, its fastest; {:.1} marks per KiB where secrets were put in, \
-         {} in {} MiB of clean text; every family and home paths are on",
+         {} in {} MiB of clean text; every family of secrets and home paths are on, and what tells of a person only in the row that says so: \
+         agents need addresses and hosts in what they read",
         redact::literals().len(),
         marks as f64 / (salted.len() as f64 / 1024.0),
         redactor.scrub(&clean).matches(redact::MARK).count(),
@@ -57,17 +70,28 @@ pub(crate) fn speed(bytes: usize, nanoseconds: f64) -> f64 {
     bytes as f64 * 1_000.0 / nanoseconds
 }
 
-fn with_known_values(plain: &Redactor, text: &str) -> anyhow::Result<Row> {
-    const VALUES: usize = 10_000;
+/// All that can be on, as for remote models, beside what is on everywhere.
+fn with_personal_data(plain: &Redactor, text: &str) -> Row {
+    let all = redactor().with_personal_data();
+    let pair = measure::side_by_side(ROUNDS, || all.scrub(text).len(), || plain.scrub(text).len());
+    Row {
+        name: "redact, with personal data too / without".into(),
+        unit: "ms",
+        ours: pair.ours / 1e6,
+        reference: Some(pair.reference / 1e6),
+        bound: Bound::Information,
+    }
+}
+
+fn with_known_values(plain: &Redactor, text: &str, kind: &str, values: &[String]) -> anyhow::Result<Row> {
     let knowing = redactor();
-    let values = corpus::known_values(corpus::HELD_OUT, VALUES);
     knowing.learn_all(&values.iter().map(String::as_bytes).collect::<Vec<_>>())?;
     // Learned and in use.
     let last = values.last().map_or("", String::as_str);
     anyhow::ensure!(!knowing.scrub(&format!("({last})")).contains(last), "a known value was not masked");
     let pair = measure::side_by_side(ROUNDS, || knowing.scrub(text).len(), || plain.scrub(text).len());
     Ok(Row {
-        name: format!("redact, {VALUES} known values / none ({} MiB)", text.len() >> 20),
+        name: format!("redact, {} known values, {kind} / none", values.len()),
         unit: "ms",
         ours: pair.ours / 1e6,
         reference: Some(pair.reference / 1e6),
@@ -131,4 +155,35 @@ fn hostile(redactor: &Redactor, clean: &str) -> Row {
         reference: Some(plain),
         bound: Bound::RatioAtMost(2.0),
     }
+}
+
+/// The texts that the tests of `redact` repeat, in one line and in many: how many of them take more than twice as long as clean
+/// text, and the slowest (SEC-20).
+fn begun(redactor: &Redactor, clean: &str) -> [Row; 2] {
+    let plain = measure::alone(ROUNDS, || redactor.scrub(clean).len()) / clean.len() as f64;
+    let (mut slowest, mut slow, mut all) = ((String::new(), 0.0), 0_u32, 0_u32);
+    for (seed, newline) in seeds::SEEDS.iter().flat_map(|seed| [(seed, ""), (seed, "\n")]) {
+        let one = format!("{seed}{newline}");
+        let text = one.repeat(SEEDED / one.len());
+        let time = measure::alone(3, || redactor.scrub(&text).len()) / text.len() as f64;
+        (slow, all) = (slow + u32::from(time > 2.0 * plain), all + 1);
+        if time > slowest.1 {
+            slowest = (one, time);
+        }
+    }
+    let row = |name, unit, ours, reference| Row { name, unit, ours, reference, bound: Bound::Information };
+    [
+        row(
+            format!("redact, of {all} texts begun over and over, above 2 x clean"),
+            "",
+            f64::from(slow),
+            None,
+        ),
+        row(
+            format!("redact, the slowest of them ({:?}) / clean", slowest.0),
+            "ns/byte",
+            slowest.1,
+            Some(plain),
+        ),
+    ]
 }

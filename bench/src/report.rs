@@ -34,6 +34,11 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A comparison that could not be made: it is not reached, so that a check fails which lacks what it compares with.
+    pub(crate) const fn missing(name: String, unit: &'static str) -> Self {
+        Self { name, unit, ours: f64::NAN, reference: None, bound: Bound::AtLeast(0.0) }
+    }
+
     fn ratio(&self) -> Option<f64> {
         self.reference.map(|reference| self.ours / reference)
     }
@@ -112,4 +117,14 @@ fn figure(value: f64, unit: &str) -> String {
         3
     };
     format!("{value:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_compared_is_not_reached() {
+        assert_eq!(Row::missing("a peer".into(), "MB/s").reached(), Some(false));
+    }
 }

@@ -57,6 +57,7 @@ pub(crate) fn rows(palisade: &Path) -> anyhow::Result<(Vec<Row>, Vec<String>)> {
         let lines = match tool.lines(&folder) {
             Ok(lines) => lines,
             Err(why) => {
+                rows.push(Row::missing(format!("whole command / {}", tool.name), "MB/s"));
                 notes.push(format!("{} as a command is not compared: {why}", tool.name));
                 continue;
             }

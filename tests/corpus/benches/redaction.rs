@@ -1,7 +1,7 @@
 //! What redaction costs, in few crates and in a minute: `cargo bench -p corpus`, or `-- known`, `-- hostile`, `-- seeds`, `-- event`.
 //!
 //! The same texts as `bench` measures. The two sides take turns, and the median of the ratios of the turns counts: the clock of
-//! the machine moves, and it moves for both. `-- loop clean|known|salted|HOSTILE` only runs one of them, for a
+//! the machine moves, and it moves for both. `-- loop clean|known|signed|salted|HOSTILE` only runs one of them, for a
 //! profiler; `-- loop seed SEED` and `-- loop lines SEED` one of those that the tests of `redact` have.
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 #![expect(clippy::cast_precision_loss, clippy::expect_used, reason = "a report")]
@@ -40,11 +40,12 @@ fn main() {
         against_bare(&plain, &clean, &salted);
     }
     if asked("known") {
-        let knowing = knowing();
-        told(
-            "10,000 known values / none",
-            &in_turns(|| scrubbed(&knowing, &clean), || scrubbed(&plain, &clean)),
-        );
+        let signed = knowing(&corpus::known_values_with_signs(corpus::HELD_OUT, VALUES));
+        let knowing = knowing(&corpus::known_values(corpus::HELD_OUT, VALUES));
+        for (name, redactor) in [("", &knowing), (", one of 20 with signs", &signed)] {
+            let pairs = in_turns(|| scrubbed(redactor, &clean), || scrubbed(&plain, &clean));
+            told(&format!("10,000 known values{name} / none"), &pairs);
+        }
     }
     if asked("event") {
         for (name, text) in [("clean", &clean), ("four secrets in it", &salted)] {
@@ -63,9 +64,8 @@ fn redactor() -> Redactor {
     Redactor::new().with_home_paths()
 }
 
-fn knowing() -> Redactor {
+fn knowing(values: &[String]) -> Redactor {
     let knowing = redactor();
-    let values = corpus::known_values(corpus::HELD_OUT, VALUES);
     let values: Vec<&[u8]> = values.iter().map(String::as_bytes).collect();
     knowing.learn_all(&values).expect("these can be learned");
     knowing
@@ -131,7 +131,8 @@ fn begun(redactor: &Redactor, clean: &str) {
 fn run(what: &str, clean: &str, salted: &str) {
     let word = corpus::HOSTILE.iter().find(|word| **word == what);
     let (redactor, text) = match what {
-        "known" => (knowing(), clean.to_owned()),
+        "known" => (knowing(&corpus::known_values(corpus::HELD_OUT, VALUES)), clean.to_owned()),
+        "signed" => (knowing(&corpus::known_values_with_signs(corpus::HELD_OUT, VALUES)), clean.to_owned()),
         "salted" => (redactor(), salted.to_owned()),
         _ => (redactor(), word.map_or_else(|| clean.to_owned(), |word| word.repeat(TEXT / word.len()))),
     };

@@ -95,3 +95,16 @@ pub fn known_values(seed: u64, values: usize) -> Vec<String> {
     };
     (0..values).map(one).collect()
 }
+
+/// The same, and one of twenty has signs in it, as those have that people make up or that a program draws from all it can type.
+#[must_use]
+pub fn known_values_with_signs(seed: u64, values: usize) -> Vec<String> {
+    const TYPED: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&*+-./:;=?@^_~";
+    let mut all = known_values(seed, values);
+    for (round, value) in all.iter_mut().enumerate().step_by(20) {
+        let mut dice = Dice::of(seed, &["known value with signs"], round);
+        let length = dice.between(16, 64);
+        *value = dice.mixed(TYPED, length);
+    }
+    all
+}

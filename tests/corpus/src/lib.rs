@@ -18,7 +18,7 @@ mod secrets;
 mod words;
 mod writings;
 
-pub use known::{Known, known, known_values};
+pub use known::{Known, known, known_values, known_values_with_signs};
 pub use plain::{Plain, negatives, transcript};
 pub use sample::{Sample, positives, salted};
 

@@ -414,6 +414,9 @@ impl Machine {
             second.begin(0, false);
             if second.step(rules, also, text, 0, End::OfText) == Some(text.len()) && !second.edits.is_empty()
             {
+                if copied == begin {
+                    changed.reserve(out.len() - begin);
+                }
                 changed.extend_from_slice(slice(out, copied, start));
                 if is_last {
                     changed.extend_from_slice(MARK.as_bytes());

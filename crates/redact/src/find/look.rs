@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use super::random::MOST;
-use crate::bytes::{BLOCK, before, first_bits, members, padded, slice};
+use crate::bytes::{BLOCK, before, first_bits, has_member, members, padded, slice};
 
 /// How many characters of each kind a run has.
 pub(super) struct Kinds {
@@ -64,19 +64,42 @@ impl Marks {
     }
 }
 
-/// Whether a run may be a key: it has a digit; and a capital, or nothing beside small letters and digits, or what stands for
-/// something else. Most runs are names and paths, and are not looked at any further.
-pub(super) fn may_be_key(text: &[u8], start: usize, end: usize) -> bool {
-    let Some(block) = slice(text, start, text.len()).first_chunk().filter(|_| end - start <= BLOCK) else {
-        return slice(text, start, end).iter().fold(false, |has, byte| has | byte.is_ascii_digit());
-    };
-    let all = first_bits(end - start);
-    if members(block, |byte| byte.is_ascii_digit()) & all == 0 {
-        return false;
+/// A run that may be a key.
+pub(super) struct Candidate {
+    /// Where its characters stand, if that was looked at.
+    marks: Option<Marks>,
+    /// Whether it may have a percent sign.
+    pub(super) may_be_parted: bool,
+}
+
+impl Candidate {
+    /// The run at this place, if it has a digit; and a capital, or nothing beside small letters and digits, or what stands for
+    /// something else. Most runs are names and paths, and are not looked at any further.
+    pub(super) fn at(text: &[u8], start: usize, end: usize) -> Option<Self> {
+        let Some(block) = slice(text, start, text.len()).first_chunk().filter(|_| end - start <= BLOCK)
+        else {
+            let has_digit =
+                slice(text, start, end).iter().fold(false, |has, byte| has | byte.is_ascii_digit());
+            return has_digit.then_some(Self { marks: None, may_be_parted: true });
+        };
+        let length = end - start;
+        if !has_member(block, length, |byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let marks = Marks::within(block, first_bits(length));
+        let may_be_parted = marks.others != 0 && has_member(block, length, |byte| byte == b'%');
+        let may_be_key =
+            marks.capitals != 0 || marks.others == 0 || may_be_parted || before(text, start) == Some(b'\\');
+        may_be_key.then_some(Self { marks: Some(marks), may_be_parted })
     }
-    members(block, |byte| byte.is_ascii_uppercase() | (byte == b'%')) & all != 0
-        || members(block, |byte| byte.is_ascii_lowercase() | byte.is_ascii_digit()) & all == all
-        || before(text, start) == Some(b'\\')
+
+    /// The kinds of characters that stand in this part of it, which goes to its end.
+    pub(super) fn kinds(&self, text: &[u8], (start, end): (usize, usize), is_whole: bool) -> Kinds {
+        match self.marks.filter(|_| is_whole) {
+            Some(marks) => Kinds::with(slice(text, start, end), Some(marks)),
+            None => Kinds::at(text, start, end),
+        }
+    }
 }
 
 impl Kinds {
@@ -101,8 +124,10 @@ impl Kinds {
             let count = |bits: u64| bits.count_ones() as usize;
             (count(marks.small), count(marks.capitals), count(marks.digits))
         } else {
-            let count = |is: fn(&u8) -> bool| run.iter().filter(|byte| is(byte)).count();
-            (count(u8::is_ascii_lowercase), count(u8::is_ascii_uppercase), count(u8::is_ascii_digit))
+            run.chunks(BLOCK).filter_map(Marks::of).fold((0, 0, 0), |(small, capitals, digits), marks| {
+                let count = |bits: u64| bits.count_ones() as usize;
+                (small + count(marks.small), capitals + count(marks.capitals), digits + count(marks.digits))
+            })
         };
         Self { small, capitals, digits, others: run.len() - small - capitals - digits, marks }
     }

@@ -4,9 +4,9 @@
 //! letters, capitals, digits) change at most steps; names and paths are made of words. What is known to be public has a
 //! shape or a place of its own: digests, ids, lock files, data with a declared type, parts of paths.
 
-use super::look::{Kinds, counts, is_varied, may_be_key};
+use super::look::{Candidate, Kinds, counts, is_varied};
 use super::{Body, Hit};
-use crate::bytes::{ByteSet, at, before, line_start, slice, stands_before, within};
+use crate::bytes::{ByteSet, at, before, is_one_of, line_start, slice, stands_before, within};
 
 /// Shortest run that is judged.
 pub(crate) const LEAST: usize = 20;
@@ -117,14 +117,13 @@ pub(crate) const fn is_run(byte: u8) -> bool {
 /// Judges a run. A percent sign parts it, unless `+` or `/` is written so.
 pub(super) fn find(text: &[u8], start: usize, end: usize, hits: &mut Vec<Hit>) {
     let raw = slice(text, start, end);
-    if !may_be_key(text, start, end) {
-        return;
-    }
-    if !raw.iter().fold(false, |has, byte| has | (*byte == b'%')) {
-        let start = unescaped(text, start);
-        let run = slice(text, start, end);
+    let Some(candidate) = Candidate::at(text, start, end) else { return };
+    if !candidate.may_be_parted || !raw.iter().fold(false, |has, byte| has | (*byte == b'%')) {
+        let first = unescaped(text, start);
+        let run = slice(text, first, end);
         if raw.len() <= MOST && run.len() >= LEAST {
-            hits.extend(judge(text, run, &Kinds::at(text, start, end), start, end));
+            let kinds = candidate.kinds(text, (first, end), first == start);
+            hits.extend(judge(text, run, &kinds, first, end));
         }
         return;
     }
@@ -342,7 +341,9 @@ fn is_listed(run: &[u8]) -> bool {
 
 /// Whether its first letters say that it is public.
 fn begins_public(run: &[u8]) -> bool {
-    PUBLIC_STARTS.iter().any(|first| run.starts_with(first.as_bytes()))
+    // Most often the first one alone decides.
+    run.first().is_some_and(|byte| is_one_of(*byte, b"smAiRU"))
+        && PUBLIC_STARTS.iter().any(|first| run.starts_with(first.as_bytes()))
 }
 
 /// Whether its beginning, or the name before it, says that it is public.

@@ -11,11 +11,13 @@
 //! whole window.
 
 mod coarse;
+mod others;
 mod runs;
 
 use std::collections::HashMap;
 
 use coarse::{Coarse, Parts};
+use others::Others;
 use zeroize::Zeroizing;
 
 use super::decode;
@@ -53,6 +55,8 @@ pub(super) enum Read {
 struct Text {
     bytes: Zeroizing<Vec<u8>>,
     is_plain: bool,
+    /// Whether it has only characters that runs are of.
+    is_of_runs: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -77,6 +81,8 @@ pub(super) struct Index {
     stride: usize,
     /// Whether all that stands in text as it is has only characters that runs are of: it is in runs only.
     is_of_runs: bool,
+    /// Where a text as it is may stand that has other characters too, if those are few enough to be looked for apart.
+    others: Option<Others>,
     /// Whether base64 of every text has a capital, whatever stands before it: as it nearly always has.
     has_capitals: bool,
     /// Of a run of base64, where eight bytes begin that are looked up: a bit for each.
@@ -126,14 +132,17 @@ fn wide(text: &[u8], place: usize) -> Option<u64> {
 
 impl Index {
     pub(super) fn new(forms: impl Iterator<Item = Form>) -> Self {
-        let texts: Vec<Text> = forms.map(|Form { text, is_plain }| Text { bytes: text, is_plain }).collect();
+        let text = |Form { text, is_plain }: Form| {
+            let is_of_runs = text.iter().copied().all(is_run);
+            Text { bytes: text, is_plain, is_of_runs }
+        };
+        let texts: Vec<Text> = forms.map(text).collect();
         let shortest = texts.iter().map(|text| text.bytes.len()).min().unwrap_or(super::MIN_VALUE);
         let width = if shortest >= 16 { 8 } else { 4 };
         let windows: usize = texts.iter().map(|text| (text.bytes.len() / APART).max(1)).sum();
         let most = (MOST_ENTRIES / windows.max(1)).clamp(4, MOST_STRIDE);
         let stride = (shortest + 1).saturating_sub(width).clamp(1, most);
-        let plain = || texts.iter().filter(|text| text.is_plain);
-        let is_of_runs = plain().all(|text| text.bytes.iter().copied().all(is_run));
+        let is_of_runs = texts.iter().filter(|text| text.is_plain).all(|text| text.is_of_runs);
         let all = || texts.iter().flat_map(|text| text.bytes.iter().copied());
         let range = (all().min().unwrap_or(0), all().max().unwrap_or(u8::MAX));
         let is_ascii = range.1 < 0x80;
@@ -146,6 +155,7 @@ impl Index {
             width,
             stride,
             is_of_runs,
+            others: None,
             has_capitals,
             looked_up: runs::looked_up(stride),
             looked_at: runs::looked_at(stride),
@@ -166,8 +176,13 @@ impl Index {
 
     /// Runs that are shorter hold nothing, neither as it is nor as base64.
     pub(super) fn shortest_of_runs(&self) -> usize {
-        let plain = if self.is_of_runs { self.shortest.min(PIECE) } else { usize::MAX };
+        let plain = if self.is_in_runs() { self.shortest.min(PIECE) } else { usize::MAX };
         plain.min(self.shortest_run())
+    }
+
+    /// Whether what stands in text as it is is looked for in runs: all, or all but what is looked for apart.
+    const fn is_in_runs(&self) -> bool {
+        self.is_of_runs || self.others.is_some()
     }
 
     /// Fewest bytes that are worth decoding: the shortest text, or a line of a long one.
@@ -262,11 +277,15 @@ impl Index {
         entries
     }
 
+    /// The text that an entry is of.
+    fn text(&self, entry: &Entry) -> Option<&Text> {
+        self.texts.get(usize::try_from(entry.text).unwrap_or(usize::MAX))
+    }
+
     /// The window that an entry is of: what is found holds all of it.
     fn window(&self, entry: &Entry) -> &[u8] {
-        let widened = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let window = widened(entry.window);
-        let text = self.texts.get(widened(entry.text)).map_or(&[][..], |text| &text.bytes);
+        let window = usize::try_from(entry.window).unwrap_or(usize::MAX);
+        let text = self.text(entry).map_or(&[][..], |text| &text.bytes);
         slice(text, window, window + self.stride + self.width - 1)
     }
 
@@ -279,8 +298,13 @@ impl Index {
         self.starts_shift = 64 - buckets;
         entries.sort_unstable_by_key(|(bytes, _)| hash(*bytes));
         self.coarse = Coarse::of(entries.iter().map(|(bytes, _)| hash(*bytes)));
-        let windows = entries.iter().map(|(_, entry)| self.window(entry));
-        self.small = Parts::of(windows.filter(|window| !window.iter().any(u8::is_ascii_uppercase)));
+        let of_runs = |entry: &Entry| self.text(entry).is_some_and(|text| text.is_plain && text.is_of_runs);
+        let windows = entries.iter().filter(|(_, entry)| of_runs(entry)).map(|(_, entry)| self.window(entry));
+        let small = Parts::of(windows.filter(|window| !window.iter().any(u8::is_ascii_uppercase)));
+        let is_other = |entry: &Entry| self.text(entry).is_some_and(|text| text.is_plain && !text.is_of_runs);
+        let others = entries.iter().filter(|(_, entry)| is_other(entry)).map(|(bytes, _)| *bytes);
+        let others = (self.width == 8).then(|| Others::of(others)).flatten();
+        (self.small, self.others) = (small, others);
         for hash in entries.iter().map(|(bytes, _)| hash(*bytes)) {
             let place = usize::try_from(hash >> self.filter_shift).unwrap_or(0);
             if let Some(word) = self.filter.get_mut(place) {

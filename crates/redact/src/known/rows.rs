@@ -153,7 +153,7 @@ impl Rows {
         let (groups, few) = parts.as_chunks::<AT_ONCE>();
         let mut place = from;
         for group in groups {
-            let mut here = self.not_ruled_out(group);
+            let mut here = Self::not_ruled_out(group);
             while here != 0 {
                 let sampled = place + here.trailing_zeros() as usize * APART;
                 if self.may_be_here(sample(text.get(sampled..).unwrap_or_default()))
@@ -180,15 +180,13 @@ impl Rows {
         may_begin(sample) & self.may_be_paired(sample) & self.may_be_printed(sample)
     }
 
-    /// Which of some samples have neither letters from `h` on nor two side by side that are of no value, as most have: a bit for
-    /// each. All of them together, as the processor compares many at once and cannot guess which of them is one.
+    /// Which of some samples have no letters from `h` on, as most have: a bit for each. All of them together, as the processor
+    /// compares many at once and cannot guess which of them is one.
     #[inline]
-    fn not_ruled_out<const APART: usize>(self, group: &[[u8; APART]; AT_ONCE]) -> u32 {
+    fn not_ruled_out<const APART: usize>(group: &[[u8; APART]; AT_ONCE]) -> u32 {
         let mut ruled_out = [0; AT_ONCE];
         for (slot, part) in ruled_out.iter_mut().zip(group) {
-            let sample = part.first_chunk().map_or(u64::MAX, |sample| u64::from_le_bytes(*sample));
-            let bad = bad(sample);
-            *slot = letters(sample) | bad & bad >> 8 & self.if_printed;
+            *slot = letters(part.first_chunk().map_or(u64::MAX, |sample| u64::from_le_bytes(*sample)));
         }
         ruled_out.iter().rev().fold(0, |bits, ruled_out| bits << 1 | u32::from(*ruled_out == 0))
     }

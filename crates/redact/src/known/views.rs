@@ -113,7 +113,9 @@ struct View {
 impl View {
     /// Reads `text[from..to]`; `placed` tells where a byte of it stood.
     fn of(writing: Writing, text: &[u8], from: usize, to: usize, placed: impl Fn(usize) -> usize) -> Self {
-        let mut view = Self::default();
+        let most = to.saturating_sub(from);
+        let mut view =
+            Self { text: Room::new(Vec::with_capacity(most)), places: Vec::with_capacity(most + 1) };
         let text = slice(text, 0, to);
         let mut place = from;
         while let Some(byte) = at(text, place) {

@@ -7,7 +7,7 @@
 
 use super::coarse::{FAR, FOUR, SHORT};
 use super::{AT_ONCE, Index, Read, hash};
-use crate::bytes::{BLOCK, first_bits, members, padded, slice, within};
+use crate::bytes::{BLOCK, first_bits, has_member, members, padded, slice, within};
 use crate::known::decode::{self, Room};
 
 /// Characters of base64 that hold eight bytes.
@@ -37,13 +37,10 @@ const fn apart(stride: usize) -> usize {
 /// Whether one of so many first characters is a capital.
 #[inline]
 fn has_capital(text: &[u8], length: usize) -> bool {
-    match (text.first_chunk::<BLOCK>(), u8::try_from(length)) {
-        // Whatever the length, so that many are looked at together.
-        (Some(block), Ok(length)) if usize::from(length) <= BLOCK => {
-            let is_one = |(byte, place): (&u8, u8)| byte.is_ascii_uppercase() & (place < length);
-            block.iter().zip(0..).fold(false, |has, one| has | is_one(one))
-        }
-        _ => slice(text, 0, length).iter().fold(false, |has, byte| has | byte.is_ascii_uppercase()),
+    let is_capital = |byte| within(byte, b'A', b'Z');
+    match text.first_chunk() {
+        Some(block) if length <= BLOCK => has_member(block, length, is_capital),
+        _ => slice(text, 0, length).iter().fold(false, |has, byte| has | is_capital(*byte)),
     }
 }
 
@@ -129,8 +126,10 @@ impl Index {
         room: &mut Room,
         tell: &mut impl FnMut(usize, usize),
     ) {
-        if !self.is_of_runs {
-            self.find(text, from, Read::Plain, tell);
+        match &self.others {
+            Some(others) => self.find_others(others, text, from, tell),
+            None if !self.is_of_runs => self.find(text, from, Read::Plain, tell),
+            None => {}
         }
         for runs in runs.chunks(BLOCK) {
             let of = |bits| chosen(runs, bits).map(|(start, end)| (*start, *end));
@@ -148,8 +147,8 @@ impl Index {
 
     /// Which runs may hold a text as it is: a bit for each. `capital` are those that have a capital.
     fn may_be_plain(&self, text: &[u8], runs: &[(usize, usize)], capital: u64) -> u64 {
-        if !self.is_of_runs || self.width != 8 {
-            return if self.is_of_runs { u64::MAX } else { 0 };
+        if !self.is_in_runs() || self.width != 8 {
+            return if self.is_in_runs() { u64::MAX } else { 0 };
         }
         // Those of a kind together, and without a way out, as the processor cannot guess which of them it is.
         let has = |bytes: &[u8; 8]| self.coarse.has(hash(u64::from_le_bytes(*bytes)));

@@ -399,6 +399,8 @@ impl Machine {
         let second = self.second.get_or_insert_default();
         let (mut changed, mut copied, mut line) = (Vec::new(), begin, begin);
         let mut next = Vec::new();
+        // The last line in which nothing was found: the same again is not searched again.
+        let mut settled: &[u8] = &[];
         for place in places {
             if *place < line {
                 continue; // In the line that was searched last.
@@ -407,7 +409,7 @@ impl Machine {
             let end = line_end(out, *place);
             let text = slice(out, start, end);
             // A mark alone is nothing else.
-            if text == MARK.as_bytes() {
+            if text == MARK.as_bytes() || text == settled {
                 line = end;
                 continue;
             }
@@ -424,6 +426,8 @@ impl Machine {
                     Edit::apply(&second.edits, text, 0, text.len(), &mut changed, &mut next);
                 }
                 copied = end;
+            } else {
+                settled = text;
             }
             line = end;
         }

@@ -9,7 +9,8 @@ use redact::{Redactor, Sink};
 
 /// With all that can be on, and values that no pattern finds.
 static REDACTOR: LazyLock<Redactor> = LazyLock::new(|| {
-    let redactor = Redactor::new().with_home_paths();
+    let redactor = Redactor::new().with_home_paths().with_personal_data();
+    assert!(redactor.set_patterns(["tkt-[0-9]{4,}"]).is_empty(), "it can be used");
     redactor
         .learn_all(&[b"a staple & a horse", b"zzzzzzzzzzzz", b"\xff\xfe\x00 not text"])
         .expect("values to learn");

@@ -120,6 +120,12 @@ impl Config {
         let raw: Raw = serde_json::from_str(text).map_err(|error| BadConfig(error.to_string()))?;
         resolved(raw, variable).map_err(BadConfig)
     }
+
+    /// What knows the keys that stand in it.
+    #[must_use]
+    pub fn redactor(&self) -> &Redactor {
+        &self.redactor
+    }
 }
 
 fn resolved(raw: Raw, variable: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {

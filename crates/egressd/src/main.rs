@@ -45,6 +45,8 @@ const ROOM: usize = 16 * 1024;
 const MOMENT: Duration = Duration::from_millis(4);
 
 fn main() -> ExitCode {
+    // What a panic says may hold what passed here, and nobody reads it: whoever started it sees that the line ends.
+    std::panic::set_hook(Box::new(|_| ()));
     let Ok(line) = io::stdin().as_fd().try_clone_to_owned().map(Line::of) else { return ExitCode::from(2) };
     match serve(&line) {
         Ok(()) => ExitCode::SUCCESS,
@@ -228,6 +230,23 @@ fn taken(listener: OwnedFd) -> io::Result<tokio::net::TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A process has one hook, so this is a second one: `main` itself puts it there, and then something panics.
+    #[test]
+    fn sec_16_a_panic_is_not_told() {
+        const NAME: &str = "A_PANIC_SAYS";
+        if let Ok(secret) = std::env::var(NAME) {
+            let _ = super::main();
+            panic!("unexpected {secret}\u{1b}[2J");
+        }
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "tests::sec_16_a_panic_is_not_told"]).env(NAME, &secret);
+        let output = again.stdin(std::process::Stdio::null()).output().unwrap();
+        let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
+        assert!(!output.status.success() && !said.contains(&secret), "{said}");
+        assert!(!said.contains("unexpected") && !said.contains("main.rs"), "{said}");
+    }
 
     #[test]
     fn egr_19_reports_are_said_in_their_order_and_within_a_packet_however_many_and_long() {

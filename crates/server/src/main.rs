@@ -103,3 +103,26 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// A process has one hook, so this is a second one: `main` itself puts it there, and then something panics.
+    #[test]
+    fn sec_16_a_panic_is_told_without_its_secret() {
+        const NAME: &str = "A_PANIC_SAYS";
+        if let Ok(secret) = std::env::var(NAME) {
+            let _ = super::main();
+            panic!("unexpected {secret}\u{1b}[2J");
+        }
+        let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "tests::sec_16_a_panic_is_told_without_its_secret"]).env(NAME, &secret);
+        let output = again.stdin(std::process::Stdio::null()).output().unwrap();
+        let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
+        assert!(!output.status.success() && !said.contains(&secret), "{said}");
+        assert!(
+            said.contains("main.rs:") && said.contains("unexpected ***") && !said.contains('\u{1b}'),
+            "{said}"
+        );
+    }
+}

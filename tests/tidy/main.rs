@@ -2,3 +2,4 @@
 
 mod edges;
 mod house;
+mod opened;

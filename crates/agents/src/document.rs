@@ -47,6 +47,9 @@ pub struct Agent {
     /// How it is started to speak ACP on standard input and output; nothing where it cannot.
     #[serde(default)]
     pub acp: Vec<String>,
+    /// Whether it is served files and terminals inside its sandbox, as an editor would serve them.
+    #[serde(default)]
+    pub beside: bool,
     /// Sets of rules that it needs.
     #[serde(default)]
     pub presets: Vec<String>,
@@ -185,6 +188,12 @@ impl Agent {
             is_program(first).map_err(|why| ("acp", why))?;
             self.acp.iter().try_for_each(|word| is_line(word)).map_err(|why| ("acp", why))?;
         }
+        if self.beside && self.acp.is_empty() {
+            return Err((
+                "beside",
+                "files and terminals are asked for over ACP; say how it speaks that".into(),
+            ));
+        }
         self.presets.iter().try_for_each(|preset| is_line(preset)).map_err(|why| ("presets", why))?;
         let own = std::iter::once(&self.environment);
         let variables = own.chain(self.modes.values().map(|how| &how.environment)).flatten();
@@ -273,6 +282,7 @@ mod tests {
             ("colour = \"red\"\n", "colour"),
             ("acp = [\"/bin/sh\"]\n", "`/bin/sh` is not the bare name"),
             ("acp = [\"-x\"]\n", "bare name"),
+            ("beside = true\n", "say how it speaks that"),
             ("config = [\"../x\"]\n", "below the home"),
             ("config = [\"/etc\"]\n", "below the home"),
             ("[environment]\n\"A=B\" = \"1\"\n", "name of a variable"),

@@ -5,7 +5,7 @@ use std::path::Path;
 use agents::{Agent, Bound, Catalog, Mode, Requests};
 use store::Session;
 
-use super::programs::installed;
+use super::programs::{BUILT_IN, installed};
 use crate::trees::Launcher;
 
 /// The agent that is any program.
@@ -72,6 +72,13 @@ impl Kind {
                 options.extend(["--ro".to_owned(), path.display().to_string()]);
             }
             *first = found.program;
+        }
+        if agent.beside {
+            let between = installed(launcher, BUILT_IN).ok_or_else(not_between)?;
+            for path in between.shows {
+                options.extend(["--ro".to_owned(), path.display().to_string()]);
+            }
+            command.splice(0..0, [between.program, "beside".to_owned(), "--".to_owned()]);
         }
         // What it always needs the launcher takes from its document.
         for (name, value) in &how.environment {
@@ -159,6 +166,12 @@ pub(super) fn not_installed(agent: &Agent) -> String {
         "`{program}`, by which `{}` is started, is not installed where agents are looked for; install it, or say where it is by \
          `agents.path` (`palisade agent doctor {}`)",
         agent.name, agent.name
+    )
+}
+
+fn not_between() -> String {
+    format!(
+        "`{BUILT_IN}`, which serves files and terminals to an agent, is not beside `palisade`; install it there"
     )
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::trees::Launcher;
 
 /// The program of the built-in agent, which is beside the launcher.
-const BUILT_IN: &str = "palisade-agent";
+pub(super) const BUILT_IN: &str = "palisade-agent";
 /// What every sandbox sees of this machine.
 const SEEN: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/opt", "/nix/store"];
 /// Bytes of a program's first line.

@@ -18,6 +18,7 @@
 //! | `twice` | answers the prompt twice, and things that nobody asked |
 //! | `late COUNT` | answers, and goes on to report that often |
 //! | `unserved` | asks for files and terminals, then `say` what it was told |
+//! | `client JSON` | asks its client each `[METHOD, PARAMS]` of a list, and says what it was told, a line each |
 //! | `deaf` | reads nothing more and sends questions without end |
 //! | `mute` | answers nothing any more |
 //! | `close` | closes its standard output and lives on |
@@ -274,6 +275,15 @@ impl Fake {
                         .to_string()
                 });
                 self.say(session, &told.join(" "));
+            }
+            "client" => {
+                let asks: Vec<(String, Value)> = serde_json::from_str(rest).expect("a list of questions");
+                for (method, mut params) in asks {
+                    params["sessionId"] = session.clone();
+                    let told = self.wait(&self.question(&method, &params));
+                    let told = told.get("result").or_else(|| told.get("error"));
+                    self.say(session, &format!("{}\n", told.unwrap_or(&Value::Null)));
+                }
             }
             "mute" => return,
             "close" => {

@@ -11,7 +11,7 @@ fn host(settings: &[(&str, &str)]) -> Host {
     settings.iter().fold(start, |builder, (key, value)| builder.set(key, value)).start()
 }
 
-fn budget(scope: &str, owner: &str, kind: &str, seconds: i64, most: i64) -> SetBudgetRequest {
+pub fn budget(scope: &str, owner: &str, kind: &str, seconds: i64, most: i64) -> SetBudgetRequest {
     SetBudgetRequest {
         scope: scope.into(),
         owner: owner.into(),

@@ -8,6 +8,7 @@ use tests::{Host, Person};
 use crate::calls::new_session;
 use crate::ledger_full::Disk;
 use crate::sessions::{ended, quiet, said, steps, tasks, until};
+use crate::sessions_budgets::budget;
 
 fn program(worktree: &str, script: &str) -> CreateSessionRequest {
     let command = ["sh", "-c", script].map(str::to_owned).to_vec();
@@ -231,6 +232,37 @@ fn ses_06_an_agent_that_says_nothing_is_ended() {
             false => assert_eq!(end.state, "done", "what is said in time keeps it alive: {}", end.why),
         }
     }
+    // A program without a protocol as well, whichever output it says something on.
+    for (script, dead) in [
+        ("sleep 76001", true),
+        ("exec >&-; sleep 76001", true),
+        ("for n in 1 2 3 4 5 6 7; do sleep 1; echo $n; done", false),
+        ("for n in 1 2 3 4 5 6 7; do sleep 1; echo $n >&2; done", false),
+    ] {
+        let session = owner.client.create_session(&program(&worktree, script)).unwrap().id;
+        let task = owner.client.prompt_session(&session, "go").unwrap();
+        let end = ended(owner, &session, &task.id);
+        match dead {
+            true => assert!(
+                end.state == "failed" && end.why.contains("nothing was heard of the program for 3 s"),
+                "{end:?}"
+            ),
+            false => assert_eq!(end.state, "done", "{script}: {}", end.why),
+        }
+        assert_eq!(sleepers("76001"), 0, "nothing of it is left");
+    }
+    // While it stands still, because its budget is spent and nobody says anything, it is not silent.
+    let session = owner.client.create_session(&program(&worktree, "echo up; sleep 76001")).unwrap().id;
+    let spent = budget("session", &session, "wall", 0, 1_000);
+    owner.client.set_budget(&spent).unwrap();
+    let task = owner.client.prompt_session(&session, "go").unwrap();
+    let one = until("it is asked about", || owner.client.approvals(&session, false).unwrap().items.pop());
+    std::thread::sleep(Duration::from_secs(5));
+    let now = tasks(owner, &session).into_iter().find(|now| now.id == task.id).unwrap();
+    assert_eq!(now.state, "held", "{now:?}");
+    owner.client.deny_approval(&session, &one.id, &api::DenyRequest { effect: one.effect.clone() }).unwrap();
+    let end = ended(owner, &session, &task.id);
+    assert!(end.state == "failed" && end.why.contains("are spent"), "{end:?}");
 }
 
 /// SES-06: an agent that is never ready is noticed, and a launcher that gives no sign of life.

@@ -73,7 +73,7 @@ keys! {
     "sessions.answer_seconds" = "60": "how long a question of an agent waits while somebody looks on, 1 to 86400; then it is denied";
     "sessions.stop_seconds" = "5": "how long an agent's program has to end by itself when it is stopped, 1 to 10; then everything of it is killed";
     "sessions.begin_seconds" = "300": "how long an agent may take until it is ready for what is asked, 1 to 3600; then its task is ended";
-    "sessions.silence_seconds" = "3600": "how long an agent may say nothing while nobody is asked anything, 1 to 86400; then its task is ended";
+    "sessions.silence_seconds" = "3600": "how long an agent or a plain program may say nothing while nobody is asked anything, 1 to 86400; then its task is ended";
     "budgets.session_calls_per_minute" = "60": "most calls of tools of one session in a minute; 0: as many as it likes";
     "budgets.session_tokens_per_minute" = "100000": "most tokens of one session in a minute, as its agent tells them; 0: as many as it likes";
     "budgets.session_messages_per_minute" = "30": "most prompts to one session in a minute; 0: as many as there are";

@@ -41,7 +41,7 @@ pub struct SessionBounds {
     pub grace: Duration,
     /// How long an agent may take until it is ready for what is asked.
     pub begin: Duration,
-    /// How long an agent may say nothing while nobody is asked anything.
+    /// How long an agent or a plain program may say nothing while nobody is asked anything.
     pub silence: Duration,
     /// What may be spent, unless somebody settled it.
     pub usual: UsualBudgets,

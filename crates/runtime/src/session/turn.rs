@@ -382,6 +382,7 @@ impl<'a> Turn<'a> {
         let (mut odd, mut odd_complaint) = (Vec::new(), Vec::new());
         let (mut speaks, mut complaints) = (true, complaints);
         let mut questions = Questions::default();
+        let mut last_heard = Instant::now();
         let outcome = loop {
             if !speaks && complaints.is_none() {
                 break None;
@@ -393,6 +394,7 @@ impl<'a> Turn<'a> {
                         let text = whole_text(&mut odd);
                         let drafts = self.told.printed(&text);
                         self.tell(drafts).await;
+                        last_heard = Instant::now();
                     }
                     Ok(0) | Err(_) => speaks = false,
                 },
@@ -402,6 +404,7 @@ impl<'a> Turn<'a> {
                         let text = whole_text(&mut odd_complaint);
                         let drafts = self.complains.printed(&text);
                         self.tell(drafts).await;
+                        last_heard = Instant::now();
                     }
                     None => complaints = None,
                 },
@@ -420,6 +423,12 @@ impl<'a> Turn<'a> {
                 }
                 _ = every.tick() => {
                     self.name(&agent).await;
+                    if questions.is_waiting() {
+                        last_heard = Instant::now();
+                    }
+                    if let Some(silent) = self.silent(last_heard, "program") {
+                        break Some(silent);
+                    }
                     if let Some(lost) = self.lost(&agent).await {
                         break Some(lost);
                     }
@@ -453,6 +462,17 @@ impl<'a> Turn<'a> {
                 (outcome, ended)
             }
         }
+    }
+
+    /// Whether nothing was heard of it for longer than it may say nothing.
+    fn silent(&self, last_heard: Instant, what: &str) -> Option<Outcome> {
+        let silence = self.runtime.bounds.silence;
+        (last_heard.elapsed() >= silence).then(|| {
+            Outcome::Failed(format!(
+                "nothing was heard of the {what} for {} s; one may be silent for longer where `sessions.silence_seconds` says so",
+                silence.as_secs()
+            ))
+        })
     }
 
     /// Whether whoever asked may not have this any more, what was lent is over, or nobody looks after its sandbox.

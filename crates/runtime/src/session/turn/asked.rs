@@ -185,9 +185,9 @@ impl Questions {
         None
     }
 
-    /// Whether somebody is asked something.
+    /// Whether somebody is asked something, or the sandbox stands still: who cannot go on is not silent.
     pub(super) fn is_waiting(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || self.frozen.is_some()
     }
 
     /// Closes what the agent does not ask any more.

@@ -126,7 +126,7 @@ impl Turn<'_> {
         tokio::pin!(patience);
         loop {
             tokio::select! {
-                update = heard.next() => { last_heard = Instant::now(); match update {
+                update = heard.next() => { match update {
                     Some(Update::Asked(question)) => questions.open(self, question, &wanted.tree).await,
                     // What stands before it is heard; the answer itself may come a moment later, or came before.
                     Some(Update::TurnOver) => {
@@ -139,7 +139,8 @@ impl Turn<'_> {
                         self.tell(drafts).await;
                     }
                     None => break,
-                } },
+                // Keeping what it said can take as long as a full disk does.
+                } last_heard = Instant::now(); },
                 came = &mut talk, if over.is_none() => {
                     let is_over = came.ended.is_err() || heard_all;
                     over = Some(came);
@@ -171,16 +172,14 @@ impl Turn<'_> {
                     if questions.is_waiting() {
                         last_heard = Instant::now();
                     }
-                    let silence = self.runtime.bounds.silence;
                     let begin = self.runtime.bounds.begin;
                     if stopping.is_none() && opened.borrow().is_none() && begun.elapsed() >= begin {
                         let why = format!("the agent did not begin within {} s", begin.as_secs());
                         stopping = Some(Outcome::Failed(why));
                         break;
                     }
-                    if stopping.is_none() && last_heard.elapsed() >= silence {
-                        let why = format!("nothing was heard of the agent for {} s", silence.as_secs());
-                        stopping = Some(Outcome::Failed(why));
+                    if stopping.is_none() && let Some(silent) = self.silent(last_heard, "agent") {
+                        stopping = Some(silent);
                         break;
                     }
                     if stopping.is_none() && let Some(lost) = self.lost(&agent).await {

@@ -258,6 +258,38 @@ fn sec_14_a_certificate_whose_first_line_changed_is_masked_at_once() {
     }
 }
 
+/// Found among random texts: a long line below a name is a short one once something in it is masked.
+#[test]
+fn sec_14_a_long_value_below_a_name_is_masked_at_once() {
+    let redactor = Redactor::new();
+    let known = drawn(400);
+    redactor.learn(known.as_bytes()).unwrap();
+    let hex = hex::encode(&known);
+    for (name, end) in [
+        ("password:\n  ", "\n"),
+        ("tokens:\n  - ", "\n"),
+        ("secret: |\n  ", "\nnext\n"),
+        ("tokens: [\n  ", ",\n]\n"),
+    ] {
+        for line in [format!("x:{hex}:Ab1"), format!("Ab1{}.{hex}", "\\u0044".repeat(100))] {
+            let text = format!("{name}{line}{end}");
+            let once = redactor.scrub(&text).into_owned();
+            assert_eq!(once, format!("{name}***{end}"), "{text}");
+            assert_eq!(redactor.scrub(&once), once, "{text}");
+        }
+    }
+}
+
+/// So many letters and digits.
+fn drawn(length: usize) -> String {
+    let (letters, mut state) = (b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghkmnpqrstuvwxyz23456789", 11_u64);
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(*letters.get(usize::try_from(state >> 33).unwrap() % letters.len()).unwrap())
+    };
+    (0..length).map(|_| next()).collect()
+}
+
 /// What it takes of a processor: others may be at work beside us.
 fn time(redactor: &Redactor, text: &str) -> Duration {
     let (start, spent) = (Instant::now(), spent());

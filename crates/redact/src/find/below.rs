@@ -11,10 +11,9 @@ use super::{Body, Hit};
 use crate::MARK;
 use crate::bytes::{at, before, is_one_of, line_end, line_start, mixed, skip_blanks, slice, stands_before};
 
-/// Longest line that is taken for a value.
-const LONGEST: usize = 1024;
-/// The same of one with a key in it, which is shorter once that is masked, and of one that only begins with a value.
-const WITH_KEY: usize = 16 * 1024;
+/// Longest line that is taken for a value: longer than most are once what is known otherwise in them is masked, as they are
+/// looked at again then.
+const LONGEST: usize = 16 * 1024;
 /// Most bytes before a name in its line.
 const LEAD: usize = 96;
 /// Most blanks around a sign.
@@ -122,10 +121,7 @@ impl Below {
         while from < text.len() {
             let end = line_end(text, from);
             let is_whole = matches!(self.kind, Kind::Block | Kind::Form);
-            let has_key = || memchr::memmem::find(slice(text, from, end), BEGIN).is_some();
-            // What stands behind a value that has a name of its own in its line does not count.
-            let may_be_long = self.kind == Kind::Pair || is_whole && has_key();
-            if end - from > LONGEST && !(end - from <= WITH_KEY && may_be_long) {
+            if end - from > LONGEST {
                 return Rest::Ends(from);
             }
             let next = (end + 1).min(text.len());

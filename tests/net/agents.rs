@@ -84,7 +84,7 @@ pub fn openai(request: &Request) -> Vec<u8> {
 }
 
 /// The same for Gemini CLI.
-fn gemini(request: &Request) -> Vec<u8> {
+pub fn gemini(request: &Request) -> Vec<u8> {
     if !request.path().ends_with("ateContent") {
         return answer("404 Not Found", "Content-Type: application/json\r\n", b"{}");
     }

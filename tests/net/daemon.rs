@@ -192,12 +192,7 @@ fn plays_the_script(stage: &Stage<'_>, agent: &str, server: &Server, key: (&str,
     for kind in &kinds[..if agent == "gemini" { 3 } else { 4 }] {
         assert!(steps.iter().any(|step| step["kind"] == *kind), "{kind}: {}", shown());
     }
-    // OpenCode tells an editor what it wrote, also one that did not offer to be told.
-    let is_fine = |step: &Value| {
-        let text = step["body"]["text"].as_str().unwrap_or_default();
-        step["kind"] != "error" || (agent == "opencode" && text.ends_with("`fs/write_text_file`"))
-    };
-    assert!(steps.iter().all(is_fine), "{}", shown());
+    assert!(steps.iter().all(|step| step["kind"] != "error"), "{}", shown());
     // It goes on with the conversation, or says that it cannot.
     let before = server.seen().len();
     let task = stage.asks(&session, "and what is the second thing?");
@@ -349,7 +344,7 @@ fn ses_14_the_built_in_agent_through_the_daemon() {
     through_the_daemon("palisade", ANTHROPIC, "x-api-key", &["api.anthropic.com"], &[], anthropic);
 }
 
-fn codex() -> String {
+pub fn codex() -> String {
     format!("@zed-industries/codex-acp-linux-{}/bin/codex-acp", machine().0)
 }
 

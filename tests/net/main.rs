@@ -14,6 +14,7 @@ mod decoys;
 mod flood;
 mod git;
 mod hops;
+mod ill;
 mod lent;
 mod logins;
 mod opened;

@@ -6,10 +6,12 @@
 //! Invariants: a key that is not known is refused; a file of somebody's own takes no name, and no command, of a shipped one; a mode that
 //! a document does not name is refused, never guessed. Not here: reading files, starting anything, what a preset allows (`rules`).
 
+mod asks;
 mod catalog;
 mod document;
 mod mode;
 
+pub use asks::asks_a_model;
 pub use catalog::{Catalog, Taken};
 pub use document::{Agent, BadAgent, Bound, Seed};
 pub use mode::{How, Mode, Requests, UnknownMode};

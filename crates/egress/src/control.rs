@@ -301,6 +301,8 @@ pub enum Report {
         received: u64,
         /// How long it took.
         milliseconds: u64,
+        /// What a server answered, if a request was read and it did.
+        status: Option<u16>,
         /// What went wrong, if something did.
         trouble: Option<String>,
     },

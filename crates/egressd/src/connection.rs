@@ -341,6 +341,7 @@ async fn pass(admitted: Admitted, is_silent: bool) {
             sent: moved.sent.load(Ordering::Relaxed),
             received: moved.received.load(Ordering::Relaxed),
             milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+            status: None,
             trouble,
         })
         .await;

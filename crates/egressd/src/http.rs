@@ -379,6 +379,7 @@ async fn tell(way: &Way, wanted: Wanted, counted: &Counted, trouble: Option<&Tro
         sent: counted.sent,
         received: counted.received,
         milliseconds: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        status: counted.status,
         trouble: broken,
     };
     way.house.say(over).await;

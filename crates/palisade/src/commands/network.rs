@@ -11,6 +11,7 @@ mod host;
 mod learn;
 mod left;
 mod login;
+mod models;
 mod publish;
 mod seen;
 mod typed;
@@ -41,6 +42,7 @@ use self::change::{Change, Started, stays_here};
 use self::counts::Tally;
 use self::learn::Learnt;
 use self::login::Own;
+use self::models::Models;
 use self::seen::Seen;
 pub(super) use self::typed::Typed;
 use super::catalog;
@@ -470,6 +472,8 @@ fn unknown(args: &RunArgs, config: &Path) -> Result<Unknown, Failure> {
 #[derive(Default)]
 pub(super) struct Summary {
     tally: Tally,
+    /// What models answered.
+    models: Models,
     /// Whether the person saw it all.
     was_watched: bool,
     /// What must not happen, and did or was tried.
@@ -492,7 +496,7 @@ impl Summary {
             .collect();
         json!({
             "allowed": self.tally.allowed, "refused": refused, "findings": self.findings,
-            "counts": self.tally.value(), "learnt": self.learnt,
+            "counts": self.tally.value(), "models": self.models.value(), "learnt": self.learnt,
         })
     }
 

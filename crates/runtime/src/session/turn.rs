@@ -6,6 +6,7 @@
 
 mod asked;
 mod converse;
+mod models;
 mod stands;
 
 use std::path::PathBuf;
@@ -83,6 +84,8 @@ pub(super) struct Turn<'a> {
     /// What the agent calls its mode, and what becomes of what it asks.
     mode: Option<String>,
     requests: Requests,
+    /// Hosts that its document names for what is lent to it: its models are there.
+    models: Vec<String>,
     /// How the agent is told that it has a credential.
     sign_in: Option<String>,
     /// What was said so far, and when the rest of it is due.
@@ -120,6 +123,7 @@ impl<'a> Turn<'a> {
             agent_session: None,
             mode: None,
             requests: Requests::Refuse,
+            models: Vec::new(),
             sign_in: None,
             bytes: 0,
             flush: None,
@@ -249,6 +253,7 @@ impl<'a> Turn<'a> {
                 }
             }
         }
+        self.models = bound.iter().flat_map(|bound| bound.hosts.iter().cloned()).collect();
         let sign_in = bound.iter().filter(is_lent).find_map(|bound| bound.method.clone());
         (self.mode, self.requests, self.sign_in) = (mode, requests, sign_in);
         let command = how.command().to_vec();
@@ -323,6 +328,7 @@ impl<'a> Turn<'a> {
         let rest = [self.told.rest(), self.complains.rest()].concat();
         self.tell(rest).await;
         self.settle_up(&ended.report).await;
+        let outcome = self.borne_out(outcome, &ended.report).await;
         self.take_over(wanted, &ended).await;
         match ended.is_gone {
             true => outcome,

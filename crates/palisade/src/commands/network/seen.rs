@@ -15,6 +15,7 @@ use sandbox::{Carried, RunId};
 use super::Summary;
 use super::asker::Askers;
 use super::counts::{Cause, Tally};
+use super::models::Models;
 use crate::commands::record::OwnRecord;
 use crate::commands::run::who;
 use crate::failure::Failure;
@@ -95,6 +96,7 @@ pub(super) struct Seen<'a> {
     /// Whether the person watches.
     watch: bool,
     tally: Tally,
+    models: Models,
     /// Who asked, if that can be found out.
     askers: Option<Askers>,
     findings: Kinds,
@@ -106,7 +108,8 @@ pub(super) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
         let (findings, refused) = (Kinds::default(), Kinds::default());
-        Self { record, run, watch, tally: Tally::default(), askers: None, findings, refused, unsaid: 0 }
+        let (tally, models) = (Tally::default(), Models::default());
+        Self { record, run, watch, tally, models, askers: None, findings, refused, unsaid: 0 }
     }
 
     /// With who lives there, and which ports are published.
@@ -192,7 +195,8 @@ impl<'a> Seen<'a> {
                 self.tally.entered(port, entered, left);
                 None
             }
-            Told::Proxy(Report::Over { wanted, sent, received, milliseconds, trouble }) => {
+            Told::Proxy(Report::Over { wanted, sent, received, milliseconds, status, trouble }) => {
+                self.models.answered(&wanted, status, trouble.as_deref());
                 let decision = if trouble.is_none() { Decision::Done } else { Decision::Failed };
                 let draft = about(self.entry(CLOSED, decision), &wanted)
                     .with("sent", sent.to_string())
@@ -254,6 +258,7 @@ impl<'a> Seen<'a> {
             }
             Verdict::Refused { why } => {
                 self.tally.refused(Cause::Rule);
+                self.models.answered(wanted, None, Some(&why));
                 self.not_done(&short(wanted), wanted, why, from)
             }
         }
@@ -358,6 +363,7 @@ impl<'a> Seen<'a> {
         let findings = findings.into_iter().map(|(what, _, _)| what).collect();
         Ok(Summary {
             tally,
+            models: self.models,
             was_watched: self.watch && self.unsaid == 0,
             findings,
             refused,

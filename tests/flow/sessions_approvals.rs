@@ -60,6 +60,65 @@ fn acc_12_an_approval_is_for_the_effect_that_was_shown() {
     assert!(three.asks["hidden"] == true && !three.asks.to_string().contains("k1L2m3N4"), "{three:?}");
 }
 
+/// ACC-12, ADV-A01: after X was allowed for the session, what differs from it in one byte of anything is another question with another
+/// digest, six of six, and is not done; what is done is what was shown, by its digest on the ledger.
+#[test]
+fn acc_12_one_thing_changed_after_a_yes_is_a_new_question() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let effect = serde_json::json!({
+        "title": "run the tests", "kind": "execute", "locations": [{ "path": "/work/src/a" }],
+        "content": [{ "type": "diff", "path": "/work/src/a", "newText": "one\n" }],
+        "rawInput": { "argv": ["make", "test"], "cwd": "src", "env": { "LEVEL": "1" }, "body": "as asked" },
+    });
+    let ask = |effect: &serde_json::Value| {
+        owner.client.prompt_session(&session, &format!("effect {effect}")).unwrap().id
+    };
+    let done =
+        || owner.client.worktree_files(&worktree, "done").ok().and_then(|file| file.text).unwrap_or_default();
+    let allowed = |head| -> Vec<String> {
+        let entries = host.since(head).into_iter().filter(|entry| entry.action == "approval.allow");
+        entries.map(|entry| entry.line).filter(|line| line.contains("\"decision\":\"allowed\"")).collect()
+    };
+
+    let head = host.ledger_head();
+    let task = ask(&effect);
+    let shown = asked(owner, &session);
+    owner.client.allow_approval(&session, &shown.id, &crate::calls::allow(&shown, Some("session"))).unwrap();
+    assert_eq!(ended(owner, &session, &task).state, "done");
+    // The same again is covered, and what covers it stands under the same digest.
+    assert_eq!(ended(owner, &session, &ask(&effect)).state, "done");
+    let entries = allowed(head);
+    assert!(entries.len() == 2 && entries.iter().all(|line| line.contains(&shown.effect)), "{entries:?}");
+    let twice = format!("{effect}\n{effect}\n");
+    assert_eq!(done(), twice);
+
+    let mut digests = std::collections::BTreeSet::from([shown.effect.clone()]);
+    for (place, changed) in [
+        ("/rawInput/argv/1", "tess"),
+        ("/rawInput/cwd", "srd"),
+        ("/rawInput/env/LEVEL", "2"),
+        ("/locations/0/path", "/work/src/b"),
+        ("/content/0/newText", "onf\n"),
+        ("/rawInput/body", "as askee"),
+    ] {
+        let mut other = effect.clone();
+        *other.pointer_mut(place).unwrap() = changed.into();
+        let task = ask(&other);
+        let one = asked(owner, &session);
+        assert!(digests.insert(one.effect.clone()), "{place}: {one:?}");
+        // The digest of what was allowed does not allow it.
+        let body = AllowRequest { effect: shown.effect.clone(), ..allow(&one) };
+        assert_eq!(owner.client.allow_approval(&session, &one.id, &body).unwrap_err().status(), Some(409));
+        owner.client.deny_approval(&session, &one.id, &DenyRequest { effect: one.effect.clone() }).unwrap();
+        assert_eq!(ended(owner, &session, &task).state, "done");
+        assert_eq!(done(), twice, "{place}: nothing was written");
+    }
+    assert_eq!(digests.len(), 7);
+}
+
 /// ACC-13, ADV-A03: only a person with the right decides: no viewer, no stranger to the worktree, no Pass.
 #[test]
 fn acc_13_only_a_person_with_the_right_decides() {

@@ -17,13 +17,12 @@ use super::told;
 use crate::{ActError, Runtime};
 
 /// Whether this consent covers what is asked, in a worktree whose tree is there.
-pub(super) fn covers(consent: &Consent, question: &Question, tree: &Path) -> bool {
-    let call = &question.call;
-    if told::kind(question) != consent.kind {
+pub(super) fn covers(consent: &Consent, call: &CallChange, tree: &Path) -> bool {
+    if told::kind(call) != consent.kind {
         return false;
     }
     match (&consent.likeness, &consent.beneath) {
-        (Some(likeness), _) => told::likeness(question).as_ref() == Some(likeness),
+        (Some(likeness), _) => told::likeness(call).as_ref() == Some(likeness),
         (None, Some(directory)) => {
             ON_PATHS.contains(&consent.kind.as_str()) && all_beneath(call, tree, Path::new(directory))
         }
@@ -98,14 +97,14 @@ impl Runtime {
         tree: &Path,
     ) -> bool {
         let Some(choice) = told::once(question) else { return false };
-        let held = match self.store.consents_to(work, &told::kind(question)).await {
+        let held = match self.store.consents_to(work, &told::kind(&question.call)).await {
             Ok(held) => held,
             Err(error) => {
                 tracing::warn!(%error, "what was consented to cannot be read, so somebody is asked");
                 return false;
             }
         };
-        for consent in held.iter().filter(|consent| covers(consent, question, tree)) {
+        for consent in held.iter().filter(|consent| covers(consent, &question.call, tree)) {
             let Ok(Some(giver)) = self.auth.claimed(&consent.claim, &consent.id.to_string()).await else {
                 continue;
             };
@@ -188,5 +187,95 @@ mod tests {
         ] {
             assert!(!all_beneath(&with(input.clone()), tree, src), "{input}");
         }
+    }
+
+    fn execute(input: Value) -> CallChange {
+        CallChange { kind: Some(acp::Kind::Execute), input: Some(input), ..call(&[], &[]) }
+    }
+
+    fn consent(likeness: Option<String>, beneath: Option<&str>) -> Consent {
+        Consent {
+            id: ConsentId::random(),
+            scope: model::ConsentScope::Session,
+            approval: ApprovalId::random(),
+            kind: "execute".into(),
+            likeness,
+            beneath: beneath.map(str::to_owned),
+            left: 100,
+            given_by: model::UserId::random(),
+            created_at: model::Millis::default(),
+            expires_at: model::Millis::default(),
+            claim: String::new(),
+        }
+    }
+
+    /// ADV-A02: whoever consented to a command consented to that command: whatever a shell, an environment or another spelling would make
+    /// more of it is asked about.
+    #[test]
+    fn adv_a02_no_form_of_a_command_is_wider_than_what_was_consented_to() {
+        let tree = Path::new("/w/tree");
+        let allowed = execute(serde_json::json!({ "command": "git status", "cwd": "/w/tree" }));
+        let same = consent(told::likeness(&allowed), None);
+        assert!(covers(&same, &allowed, tree), "the same again is what was consented to");
+        let forms = [
+            "git status\nrm -rf src",
+            "git status\r\nrm -rf src",
+            "git status; rm -rf src",
+            "git status && rm -rf src",
+            "git status || rm -rf src",
+            "git status | sh",
+            "git status & rm -rf src",
+            "git status `rm -rf src`",
+            "git status $(rm -rf src)",
+            "git status > .git/config",
+            "git status < /etc/passwd",
+            "git status <<END\nrm\nEND",
+            "git${IFS}status",
+            "git status$IFS;rm",
+            "env bash -lc 'git status'",
+            "bash -c 'git status'",
+            "time -p git status",
+            "PATH=/tmp:$PATH git status",
+            "LD_PRELOAD=/tmp/x.so git status",
+            "GIT_PAGER='sh -c id' git -p status",
+            "PAGER=sh git status",
+            "git -c core.pager=sh status",
+            "git -c alias.status='!rm -rf src' status",
+            "alias git=rm; git status",
+            "./git status",
+            "git  status",
+            " git status",
+            "git status ",
+            "git status --porcelain",
+            "git\u{a0}status",
+            "g\u{456}t status",
+            "git status\0",
+            "git status \u{202e}",
+            "eval git status",
+            "xargs git status",
+            "command git status",
+            "\\git status",
+        ];
+        for form in forms {
+            let other = execute(serde_json::json!({ "command": form, "cwd": "/w/tree" }));
+            assert!(!covers(&same, &other, tree), "{form:?}");
+        }
+        for other in [
+            serde_json::json!({ "command": "git status" }),
+            serde_json::json!({ "command": "git status", "cwd": "/w/tree/.." }),
+            serde_json::json!({ "command": "git status", "cwd": "/w/tree", "env": { "GIT_PAGER": "sh" } }),
+            serde_json::json!({ "command": "git status", "cwd": "/w/tree", "stdin": "x" }),
+            serde_json::json!({ "command": ["git", "status"], "cwd": "/w/tree" }),
+            serde_json::json!({ "command": ["git", "status", "-s"], "cwd": "/w/tree" }),
+            serde_json::json!({ "Command": "git status", "cwd": "/w/tree" }),
+        ] {
+            assert!(!covers(&same, &execute(other.clone()), tree), "{other}");
+        }
+        // Another kind of effect is another effect, and no directory holds what a program does.
+        let read = CallChange { kind: Some(acp::Kind::Read), ..allowed.clone() };
+        assert!(!covers(&same, &read, tree));
+        let inside = CallChange { kind: Some(acp::Kind::Execute), ..call(&["/w/tree/src/a"], &[]) };
+        assert!(!covers(&consent(None, Some("src")), &inside, tree));
+        assert!(!covers(&consent(None, None), &allowed, tree));
     }
 }

@@ -174,13 +174,12 @@ pub(super) fn digest_of(body: &Value) -> String {
 }
 
 /// What kind of effect is asked for, by its word.
-pub(super) fn kind(question: &Question) -> String {
-    question.call.kind.map_or_else(|| "other".to_owned(), |kind| kind.word().to_owned())
+pub(super) fn kind(call: &CallChange) -> String {
+    call.kind.map_or_else(|| "other".to_owned(), |kind| kind.word().to_owned())
 }
 
 /// What effects that are the same have in common: all of it but which call it is. Nothing, if it does not say what it does.
-pub(super) fn likeness(question: &Question) -> Option<String> {
-    let call = &question.call;
+pub(super) fn likeness(call: &CallChange) -> Option<String> {
     let says = call.input.as_ref().is_some_and(|input| !input.is_null())
         || call.content.as_ref().is_some_and(|content| !content.is_empty());
     let mut body = Words(None).changed(call);

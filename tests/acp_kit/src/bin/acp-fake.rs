@@ -11,6 +11,7 @@
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
+//! | `effect JSON` | asks whether it may have this effect, a call as the protocol has it, and adds it to the file `done` if it may |
 //! | `junk` | lines that are no messages, then `say after` |
 //! | `long BYTES` | one line of that length, then `say after` |
 //! | `deep LEVELS` | a call whose arguments are nested so deep, then `say after` |
@@ -243,6 +244,16 @@ impl Fake {
                 self.say(session, &format!("{written:?}"));
             }
             "ask" => why = self.ask(session, rest),
+            "effect" => {
+                let mut call: Value = serde_json::from_str(rest).expect("an effect");
+                call["toolCallId"] = json!("effect");
+                let outcome = self.permission(session, &call);
+                if outcome["optionId"] == "yes" {
+                    let path = self.cwd.lock().unwrap().join("done");
+                    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+                    writeln!(file.expect("the file is there"), "{rest}").expect("it is written");
+                }
+            }
             "junk" => {
                 let junk =
                     ["nonsense", "[]", "{}", "{\"id\":1,\"method\":7}", "\u{1b}[2J", "null", "{\"a\":"];
@@ -325,6 +336,16 @@ impl Fake {
         heard.recv_timeout(Duration::from_secs(60)).unwrap_or_default()
     }
 
+    /// What becomes of a question whether a call may be made.
+    fn permission(&self, session: &Value, call: &Value) -> Value {
+        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+        let heard = self.question(
+            "session/request_permission",
+            &json!({ "sessionId": session, "toolCall": call, "options": options }),
+        );
+        self.wait(&heard)["result"]["outcome"].clone()
+    }
+
     fn ask(&self, session: &Value, name: &str) -> &'static str {
         let path = self.cwd.lock().unwrap().join(name);
         let call = json!({ "toolCallId": "write", "title": format!("Write {name}"), "kind": "edit", "status": "pending",
@@ -332,12 +353,7 @@ impl Fake {
         let mut told = call.clone();
         told["sessionUpdate"] = json!("tool_call");
         update(session, &told);
-        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
-        let heard = self.question(
-            "session/request_permission",
-            &json!({ "sessionId": session, "toolCall": call, "options": options }),
-        );
-        let outcome = self.wait(&heard)["result"]["outcome"].clone();
+        let outcome = self.permission(session, &call);
         let is_allowed = outcome["optionId"] == "yes" && std::fs::write(&path, "asked\n").is_ok();
         let status = if is_allowed { "completed" } else { "failed" };
         update(

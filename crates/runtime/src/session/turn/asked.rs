@@ -92,7 +92,7 @@ impl Questions {
         }
         let id = ApprovalId::random();
         let (effect, body) = (told::digest(&question), turn.told.question(&question));
-        let (kind, likeness) = (told::kind(&question), told::likeness(&question));
+        let (kind, likeness) = (told::kind(&question.call), told::likeness(&question.call));
         let new = NewApproval { id, effect: effect.clone(), body: body.clone(), kind, likeness };
         let heard = turn.runtime.desk.ask(id);
         if let Err(error) = turn.runtime.store.open_approval(turn.work, new).await {

@@ -554,6 +554,7 @@ calls! { s, who;
     "lineage_undo" => { let id = s.ran(who); } undo_task(&id, &UndoRequest::default());
     "approvals_consents" => { let id = s.session(who); } consents(&id);
     "approvals_revoke" => { let (id, consent) = s.consented(who); } revoke_consent(&id, &consent);
+    "approvals_open" => open_approvals();
     "approvals_list" => { let id = s.session(who); } approvals(&id, false);
     "approvals_allow" => {
         let (id, asked) = s.asked(who);

@@ -201,3 +201,66 @@ fn gtw_06_a_revoked_credential_stops_the_stream() {
     assert!(bo.client.whoami().is_ok(), "the other login goes on");
     until("their places are free", || host.owner().client.metrics().unwrap().contains("palisade_sockets 0"));
 }
+
+/// ACC-04, ACC-06, ACC-14: that something waits, and that it was decided, is told to those who may read its worktree at that moment, by a live event
+/// and by the list of all that waits, and to nobody else.
+#[test]
+fn acc_06_what_waits_is_told_live_to_those_who_may_read_it() {
+    let host = crate::sessions::quiet();
+    let owner = host.owner();
+    let (member, stranger) = (host.user("member", "member"), host.user("stranger", "member"));
+    let shown = host.tree(&member, "demo", "view").id;
+    let hidden = host.tree(owner, "other", "none").id;
+    let mut streams = [owner, &member, &stranger].map(|who| Stream::follow(who, None));
+    let ask = |who: &Person, worktree: &str| {
+        let session = who.client.create_session(&crate::calls::new_session(worktree)).unwrap().id;
+        who.client.prompt_session(&session, "ask first").unwrap();
+        let one = crate::sessions::until("it is asked", || {
+            who.client.approvals(&session, false).unwrap().items.pop()
+        });
+        (session, one)
+    };
+    let (secret, one) = ask(owner, &hidden);
+    let (open, two) = ask(&member, &shown);
+    let listed = |who: &Person| -> Vec<String> {
+        who.client.open_approvals().unwrap().items.into_iter().map(|one| one.id).collect()
+    };
+    assert_eq!(listed(owner), [two.id.clone(), one.id.clone()], "the newest first");
+    for who in [&member, &stranger] {
+        assert_eq!(listed(who), std::slice::from_ref(&two.id), "the other is not there for them");
+    }
+    owner.client.deny_approval(&secret, &one.id, &api::DenyRequest { effect: one.effect.clone() }).unwrap();
+    member.client.deny_approval(&open, &two.id, &api::DenyRequest { effect: two.effect.clone() }).unwrap();
+    assert_eq!(listed(owner), [""; 0]);
+    // What all may read stands at the end of what each was told.
+    let mut until = |end: &str| {
+        streams.each_mut().map(|stream| {
+            let mut told = Vec::new();
+            loop {
+                let event = stream.event();
+                if event.worktree.as_deref() == Some(end) {
+                    return told;
+                }
+                if event.kind.starts_with("approval.") {
+                    told.push((event.kind, event.session.unwrap()));
+                }
+            }
+        })
+    };
+    let before = until(&host.tree(owner, "third", "session").id);
+    // Whoever lost the right to read it is told nothing of what comes then.
+    member.client.set_tier(&shown, "none").unwrap();
+    let (_, three) = ask(&member, &shown);
+    assert_eq!((listed(&member), listed(&stranger)), (vec![three.id.clone()], Vec::new()));
+    let after = until(&host.tree(owner, "fourth", "session").id);
+    let of = |told: &[Vec<(String, String)>; 3], session: &str| -> [Vec<String>; 3] {
+        told.each_ref().map(|told| {
+            told.iter().filter(|(_, about)| about == session).map(|(kind, _)| kind.clone()).collect()
+        })
+    };
+    let both = || vec!["approval.opened".to_owned(), "approval.decided".to_owned()];
+    assert_eq!(of(&before, &secret), [both(), Vec::new(), Vec::new()]);
+    assert_eq!(of(&before, &open), [both(), both(), both()]);
+    let opened = vec!["approval.opened".to_owned()];
+    assert_eq!(of(&after, &three.session), [opened.clone(), opened, Vec::new()]);
+}

@@ -284,7 +284,7 @@ pub struct Approval {
     pub consent: Option<String>,
 }
 
-/// What waits for a person in a session, the newest first.
+/// What waits for a person, the newest first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ApprovalList {
     /// The approvals.

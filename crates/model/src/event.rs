@@ -42,6 +42,12 @@ pub enum EventKind {
     /// A session's queue, state or title changed.
     #[serde(rename = "session.changed")]
     SessionChanged,
+    /// An effect waits for a person.
+    #[serde(rename = "approval.opened")]
+    ApprovalOpened,
+    /// One was allowed or denied, or nobody waits for it any more.
+    #[serde(rename = "approval.decided")]
+    ApprovalDecided,
     /// A user was created.
     #[serde(rename = "user.created")]
     UserCreated,
@@ -62,6 +68,8 @@ impl EventKind {
         Self::WorktreeDeleted,
         Self::SessionCreated,
         Self::SessionChanged,
+        Self::ApprovalOpened,
+        Self::ApprovalDecided,
         Self::UserCreated,
         Self::UserChanged,
         Self::UserDeleted,
@@ -77,6 +85,8 @@ impl EventKind {
             Self::WorktreeDeleted => "worktree.deleted",
             Self::SessionCreated => "session.created",
             Self::SessionChanged => "session.changed",
+            Self::ApprovalOpened => "approval.opened",
+            Self::ApprovalDecided => "approval.decided",
             Self::UserCreated => "user.created",
             Self::UserChanged => "user.changed",
             Self::UserDeleted => "user.deleted",

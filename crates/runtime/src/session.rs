@@ -56,6 +56,8 @@ use crate::{ActError, Page, Runtime};
 const SEALED: &str = "what was asked cannot be opened any more";
 /// Characters of a prompt.
 pub const MOST_PROMPT: usize = 256_000;
+/// Approvals that are read at once.
+const APPROVALS_AT_ONCE: i64 = 200;
 
 /// A session to open.
 #[derive(Clone, Debug)]
@@ -317,6 +319,28 @@ impl Runtime {
     ) -> Result<Vec<Approval>, ActError> {
         let permit = self.look(who, ReadSession { session }).await?;
         Ok(self.store.list_approvals(permit, all, limit).await?)
+    }
+
+    /// What waits for a person in any session that the caller may read, the newest first.
+    pub async fn open_approvals(&self, who: &Principal, limit: usize) -> Result<Vec<Approval>, ActError> {
+        let (mut found, mut before) = (Vec::new(), None);
+        loop {
+            let as_of = self.gate.epoch().now();
+            let permit = self.look(who, ListSessions {}).await?;
+            let rbac = self.gate.worktree_rbac();
+            let rows = self.store.list_open_approvals(permit, rbac, before, APPROVALS_AT_ONCE).await?;
+            let Some(last) = rows.last().map(|row| row.id) else { return Ok(found) };
+            for row in rows {
+                let facts = self.gate.session(row.session).await.map_err(|_| ActError::Interrupted)?;
+                if facts.is_some_and(|facts| self.gate.may_read_session(who, &facts, as_of)) {
+                    found.push(row);
+                }
+                if found.len() >= limit {
+                    return Ok(found);
+                }
+            }
+            before = Some(last);
+        }
     }
 
     /// Allows an effect that waits, by one of the choices that were shown with it, and those that are like it if that is

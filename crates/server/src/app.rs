@@ -199,6 +199,7 @@ fn thing_routes() -> OpenApiRouter<App> {
         .routes(routes!(budgets::usage))
         .routes(routes!(budgets::list, budgets::set))
         .routes(routes!(approvals::list))
+        .routes(routes!(approvals::open))
         .routes(routes!(approvals::allow))
         .routes(routes!(approvals::deny))
         .routes(routes!(approvals::consents))

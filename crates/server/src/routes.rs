@@ -116,6 +116,7 @@ routes! {
     GET "/api/v1/sessions/{session}/lineage" Action("session.read");
     PUT "/api/v1/sessions/{session}/queue" Action("session.reorder");
     POST "/api/v1/sessions/{session}/undo" Action("session.undo");
+    GET "/api/v1/approvals" Action("session.list");
     GET "/api/v1/sessions/{session}/approvals" Action("session.read");
     POST "/api/v1/sessions/{session}/approvals/{approval}/allow" Action("approval.allow");
     POST "/api/v1/sessions/{session}/approvals/{approval}/deny" Action("approval.deny");

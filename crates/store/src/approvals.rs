@@ -2,9 +2,10 @@
 //!
 //! Invariant: of all who decide one wins, by one statement of the database; what is over stays so.
 
-use access::{AllowApproval, DenyApproval, Permit, ReadSession};
+use access::{AllowApproval, DenyApproval, ListSessions, Permit, ReadSession};
 use model::{
-    ApprovalId, ApprovalState, ConsentId, ConsentScope, Millis, Role, SessionId, TaskId, TaskState, UserId,
+    ApprovalId, ApprovalState, ConsentId, ConsentScope, EventKind, Millis, Role, SessionId, TaskId,
+    TaskState, UserId,
 };
 use serde_json::Value as Json;
 
@@ -95,6 +96,7 @@ impl Store {
         let sql = "INSERT INTO approvals (id, seq, session, task, effect, body, state, created_at, kind, likeness) \
                    VALUES ($1, $2, $3, $4, $5, $6, 'open', $7, $8, $9)";
         tx.exec(sql, &args).await?;
+        self.tell_of(&mut tx, EventKind::ApprovalOpened, work.session()).await?;
         self.session_changed(tx, work.session()).await?;
         self.publish();
         self.approval_row(new.id).await
@@ -195,6 +197,7 @@ impl Store {
         if tx.exec(sql, &args).await? == 0 {
             return unusable("it was decided before");
         }
+        self.tell_of(&mut tx, EventKind::ApprovalDecided, session).await?;
         self.session_changed(tx, session).await?;
         self.approval_row(approval).await
     }
@@ -208,6 +211,7 @@ impl Store {
         if tx.exec(sql, &args).await? == 0 {
             return Ok(false);
         }
+        self.tell_of(&mut tx, EventKind::ApprovalDecided, work.session()).await?;
         self.session_changed(tx, work.session()).await?;
         self.publish();
         Ok(true)
@@ -253,6 +257,36 @@ impl Store {
         let sql =
             approval_columns!("WHERE session = $1 AND ($2 = 1 OR state = 'open') ORDER BY seq DESC LIMIT $3");
         let args = [permit.into_act().session.to_string().into(), all.into(), limit.into()];
+        let rows = self.engine.rows(sql, &args).await?;
+        Ok(rows.iter().map(approval).collect::<Result<_, _>>()?)
+    }
+
+    /// What waits before one of them, the newest first, in sessions that this caller may know of, as far as owners, tiers and roles tell.
+    /// The gate judges each again.
+    pub async fn list_open_approvals(
+        &self,
+        permit: Permit<ListSessions>,
+        worktree_rbac: bool,
+        before: Option<ApprovalId>,
+        limit: i64,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let who = permit.who();
+        let sees_all = who.role() >= Role::Admin || !worktree_rbac;
+        let sql = approval_columns!(
+            "WHERE state = 'open' \
+             AND seq < COALESCE((SELECT seq FROM approvals WHERE id = $1), 9223372036854775807) \
+             AND EXISTS (SELECT 1 FROM sessions s JOIN worktrees w ON w.id = s.worktree \
+                  WHERE s.id = approvals.session AND w.deleted_at IS NULL \
+                  AND ($2 = 1 OR w.tier <> 'none' OR EXISTS \
+                       (SELECT 1 FROM worktree_owners o WHERE o.worktree = w.id AND o.user_id = $3))) \
+             ORDER BY seq DESC LIMIT $4"
+        );
+        let args = [
+            before.map(|id| id.to_string()).into(),
+            sees_all.into(),
+            who.user().to_string().into(),
+            limit.into(),
+        ];
         let rows = self.engine.rows(sql, &args).await?;
         Ok(rows.iter().map(approval).collect::<Result<_, _>>()?)
     }

@@ -9,8 +9,8 @@ use access::{
     WorktreeFacts,
 };
 use model::{
-    AgentName, Born, DisplayName, EventKind, HoldCause, Millis, Role, SessionId, TaskId, TaskState, UserId,
-    WorktreeId,
+    AgentName, Born, DisplayName, EventKind, EventSeq, HoldCause, Millis, Role, SessionId, TaskId, TaskState,
+    UserId, WorktreeId,
 };
 
 use crate::credentials::owners;
@@ -277,10 +277,20 @@ impl Store {
     }
 
     pub(crate) async fn session_changed(&self, mut tx: Tx, session: SessionId) -> Result<(), StoreError> {
+        let event = self.tell_of(&mut tx, EventKind::SessionChanged, session).await?;
+        Ok(self.commit(tx, event).await?)
+    }
+
+    /// Adds an event about a session to a change that is not committed yet.
+    pub(crate) async fn tell_of(
+        &self,
+        tx: &mut Tx,
+        kind: EventKind,
+        session: SessionId,
+    ) -> Result<EventSeq, StoreError> {
         let sql = "SELECT worktree FROM sessions WHERE id = $1";
         let row = tx.row(sql, &[session.to_string().into()]).await?.ok_or(StoreError::Missing("session"))?;
-        let event = self.session_event(&mut tx, EventKind::SessionChanged, parsed(&row, 0)?, session).await?;
-        Ok(self.commit(tx, event).await?)
+        Ok(self.session_event(tx, kind, parsed(&row, 0)?, session).await?)
     }
 
     pub(crate) async fn session_row(&self, id: SessionId) -> Result<Session, StoreError> {

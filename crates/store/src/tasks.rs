@@ -6,7 +6,7 @@
 //! can say how it ended, because [`AtWork`] is not copied, and what is over stays so.
 
 use access::{Permit, PromptSession, ReadSession, StartTask, StopSession};
-use model::{HoldCause, Millis, SessionId, TaskId, TaskState, UserId};
+use model::{EventKind, HoldCause, Millis, SessionId, TaskId, TaskState, UserId};
 
 use crate::engine::{EngineError, Row, Tx, Value};
 use crate::sessions::{Session, lock_open, state};
@@ -362,7 +362,9 @@ impl Store {
     pub(crate) async fn expire_approvals(&self, tx: &mut Tx, session: SessionId) -> Result<(), StoreError> {
         let sql =
             "UPDATE approvals SET state = 'expired', decided_at = $2 WHERE session = $1 AND state = 'open'";
-        tx.exec(sql, &[session.to_string().into(), self.clock.now().into()]).await?;
+        if tx.exec(sql, &[session.to_string().into(), self.clock.now().into()]).await? > 0 {
+            self.tell_of(tx, EventKind::ApprovalDecided, session).await?;
+        }
         Ok(())
     }
 

@@ -132,6 +132,11 @@ impl Client {
         self.call("GET", &format!("/api/v1/sessions/{}/approvals{query}", part(id)), NOTHING)
     }
 
+    /// What waits for a person in any session that the caller may read.
+    pub fn open_approvals(&self) -> Called<ApprovalList> {
+        self.call("GET", "/api/v1/approvals", NOTHING)
+    }
+
     /// Allows what waits.
     pub fn allow_approval(&self, id: &str, approval: &str, body: &AllowRequest) -> Called<Approval> {
         let path = format!("/api/v1/sessions/{}/approvals/{}/allow", part(id), part(approval));

@@ -164,11 +164,12 @@ pub(crate) enum AgentCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalCommand {
-    /// List what waits for a person in a session
+    /// List what waits for a person
     List {
-        session: String,
+        /// In this session; in all that you may read unless named
+        session: Option<String>,
         /// Also what is over
-        #[arg(long)]
+        #[arg(long, requires = "session")]
         all: bool,
     },
     /// Allow an effect that waits, as it was shown

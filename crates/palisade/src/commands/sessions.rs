@@ -139,8 +139,16 @@ pub(super) fn approval(session: &Session, command: ApprovalCommand) -> Result<Sh
     let client = session.client()?;
     match command {
         ApprovalCommand::List { session, all } => {
-            let found = client.approvals(&session, all)?;
-            let text: String = found.items.iter().map(asked).collect();
+            let found = match &session {
+                Some(session) => client.approvals(session, all)?,
+                None => client.open_approvals()?,
+            };
+            // Whoever decides names the session.
+            let at = |one: &Approval| match session {
+                Some(_) => asked(one),
+                None => format!("{} {}", one.session, asked(one)),
+            };
+            let text: String = found.items.iter().map(at).collect();
             let text = if text.is_empty() { "nothing waits\n".to_owned() } else { text };
             Ok(Shown::new(&found.items, text))
         }

@@ -14,6 +14,7 @@ use crate::problem::Problem;
 
 /// Approvals that are listed.
 const MOST_APPROVALS: i64 = 200;
+const MOST_OPEN: usize = 200;
 /// How often a consent is good unless told, and for how many hours.
 const USES: i64 = 100;
 const HOURS: i64 = 8;
@@ -51,6 +52,13 @@ pub(crate) async fn list(
     Query(query): Query<ApprovalQuery>,
 ) -> Answer<ApprovalList> {
     let rows = app.runtime.approvals(&who, id, query.all.unwrap_or(false), MOST_APPROVALS).await?;
+    Ok(axum::Json(ApprovalList { items: rows.into_iter().map(approval).collect() }))
+}
+
+/// What waits for a person in any session that the caller may read, the newest first.
+#[utoipa::path(get, path = "/api/v1/approvals", tag = "approvals", responses((status = 200, body = ApprovalList)))]
+pub(crate) async fn open(State(app): State<App>, Caller(who): Caller) -> Answer<ApprovalList> {
+    let rows = app.runtime.open_approvals(&who, MOST_OPEN).await?;
     Ok(axum::Json(ApprovalList { items: rows.into_iter().map(approval).collect() }))
 }
 

@@ -374,6 +374,32 @@ fn ses_16_a_mode_decides_what_nobody_is_asked() {
     }
 }
 
+/// SES-16: an agent that tells that it is in another mode has no other rights by that: who was asked is asked, what was refused is refused, and the
+/// session's own mode stays.
+#[test]
+fn ses_16_an_agent_that_changes_its_mode_changes_nothing_of_what_it_may() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "bold note").unwrap();
+    let one = asked(owner, &session);
+    assert!(steps(owner, &session).iter().any(|step| step.body["mode"] == "bold"), "it is told");
+    assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
+    owner.client.deny_approval(&session, &one.id, &DenyRequest { effect: one.effect.clone() }).unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
+    assert_eq!(owner.client.session(&session).unwrap().mode, None);
+
+    let body = api::CreateSessionRequest { mode: Some("plan".into()), ..new_session(&worktree) };
+    let session = owner.client.create_session(&body).unwrap().id;
+    let task = owner.client.prompt_session(&session, "bold note").unwrap();
+    ended(owner, &session, &task.id);
+    assert_eq!(owner.client.approvals(&session, true).unwrap().items, [], "nobody was asked, it was refused");
+    assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
+    assert_eq!(owner.client.session(&session).unwrap().mode.as_deref(), Some("plan"));
+}
+
 /// ACC-14: a decision that is on the disk of the database reaches the agent that waits for it, though the connection that it came on
 /// broke before anybody was told.
 #[test]

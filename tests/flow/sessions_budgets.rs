@@ -323,3 +323,43 @@ fn acc_19_prompts_of_a_minute_are_bounded() {
     assert!(refused.status() == Some(409) && refused.to_string().contains("minute"), "{refused}");
     assert_eq!(tasks(owner, &session).len(), 3);
 }
+
+/// ACC-19, ACC-20: tokens and time at work are budgets as well, of agents and of programs without a protocol; what nobody decides about in the time that
+/// is set for it ends the task.
+#[test]
+fn acc_20_tokens_and_time_freeze_and_nobody_s_silence_ends_the_task() {
+    let host = host(&[("budgets.patience_minutes", "1")]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let program = api::CreateSessionRequest {
+        agent: "command".into(),
+        command: ["sh", "-c", "cat; sleep 77001"].map(str::to_owned).to_vec(),
+        ..new_session(&worktree)
+    };
+    let all: Vec<_> = [
+        ("tokens", 500, new_session(&worktree), "spend 1"),
+        ("wall", 2_000, new_session(&worktree), "pace 10000 100"),
+        ("wall", 2_000, program, "go"),
+    ]
+    .into_iter()
+    .map(|(kind, most, new, prompt)| {
+        let session = owner.client.create_session(&new).unwrap().id;
+        owner.client.set_budget(&budget("session", &session, kind, 0, most)).unwrap();
+        let task = owner.client.prompt_session(&session, prompt).unwrap();
+        (kind, session, task.id)
+    })
+    .collect();
+    for (kind, session, task) in &all {
+        let one = asked(owner, session);
+        assert_eq!(one.asks["budget"]["kind"], *kind, "{one:?}");
+        until("it stands still", || {
+            (tasks(owner, session).into_iter().find(|now| now.id == *task)?.state == "held").then_some(())
+        });
+    }
+    for (kind, session, task) in &all {
+        let end = ended(owner, session, task);
+        assert!(end.state == "failed" && end.why.contains("nobody allowed more"), "{kind}: {end:?}");
+        assert_eq!(owner.client.session(session).unwrap().held.as_deref(), Some("budget"));
+        assert_eq!(owner.client.approvals(session, true).unwrap().items[0].state, "expired");
+    }
+}

@@ -238,3 +238,64 @@ fn ses_01_on_a_nearly_full_disk_no_task_begins() {
     assert_eq!(done.state, "done", "{done:?}");
     assert_eq!(state(&owner, &first), "failed", "and of the other one it is said what became of it");
 }
+
+/// Carries requests to the daemon, and breaks the first connections: before the daemon had the request, or before its answer is given.
+fn breaking(host: &Host, listener: std::net::TcpListener, breaks: &'static [bool]) -> api::Client {
+    use std::io::Read;
+    let owner = &host.owner().client;
+    let daemon = owner.base().trim_start_matches("http://").to_owned();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (n, stream) in listener.incoming().map_while(Result::ok).enumerate() {
+            let (mut client, mut bytes) = (stream, vec![0; 64 << 10]);
+            if breaks.get(n) == Some(&false) {
+                // The head is read, and nothing is done with it.
+                let _ = client.read(&mut bytes);
+                continue;
+            }
+            let mut server = std::net::TcpStream::connect(&daemon).unwrap();
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || drop(std::io::copy(&mut from, &mut to)));
+            if breaks.get(n) == Some(&true) {
+                // The answer is there, so it was done; nobody is told.
+                assert!(server.read(&mut bytes).unwrap() > 0);
+                let _ = client.shutdown(std::net::Shutdown::Both);
+                continue;
+            }
+            while let Ok(got @ 1..) = server.read(&mut bytes) {
+                if client.write_all(&bytes[..got]).is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    api::Client::new(&base, None).unwrap().with_token(owner.token().unwrap())
+}
+
+/// SES-01: what a person typed is kept once, wherever the connection breaks: the client asks again under the same key, and is told the answer
+/// that was given before.
+#[test]
+fn ses_01_a_prompt_whose_connection_breaks_is_queued_once() {
+    let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let names = listeners.each_ref().map(|one| one.local_addr().unwrap().to_string());
+    let host = builder().set("server.allowed_hosts", &names.join(",")).start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let [one, two, three] = listeners;
+    for (listener, breaks) in [(one, &[true][..]), (two, &[false])] {
+        let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+        let task = breaking(&host, listener, breaks).prompt_session(&session, "say it once").unwrap();
+        assert_eq!(ended(owner, &session, &task.id).state, "done");
+        let all: Vec<String> = tasks(owner, &session).into_iter().map(|one| one.id).collect();
+        assert_eq!(all, [task.id], "{breaks:?}");
+    }
+    // Whoever is cut off twice is told so, and nothing was queued.
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let told = breaking(&host, three, &[false, false]).prompt_session(&session, "say it");
+    assert!(matches!(told, Err(api::ClientError::Unreachable { .. })), "{told:?}");
+    assert_eq!(tasks(owner, &session), []);
+    // The same words twice are two tasks.
+    owner.client.prompt_session(&session, "say it").unwrap();
+    owner.client.prompt_session(&session, "say it").unwrap();
+    assert_eq!(tasks(owner, &session).len(), 2);
+}

@@ -265,6 +265,22 @@ fn ses_06_an_agent_that_says_nothing_is_ended() {
     assert!(end.state == "failed" && end.why.contains("are spent"), "{end:?}");
 }
 
+/// SES-06, SES-08: what is said without end ends the task, at a bound, and the session goes on.
+#[test]
+fn ses_06_what_is_said_without_end_ends_the_task() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let script = "read word; [ \"$word\" = go ] || { echo there; exit; }; tr '\\0' 'x' </dev/zero | fold -w 16000; sleep 78001";
+    let session = owner.client.create_session(&program(&worktree, script)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "go").unwrap();
+    let end = ended(owner, &session, &task.id);
+    assert!(end.state == "failed" && end.why.contains("it said more than 64 MiB"), "{end:?}");
+    assert_eq!(sleepers("78001"), 0);
+    let task = owner.client.prompt_session(&session, "again").unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+}
+
 /// SES-06: an agent that is never ready is noticed, and a launcher that gives no sign of life.
 #[test]
 fn ses_06_an_agent_that_never_begins_and_a_launcher_that_hangs_are_noticed() {

@@ -10,7 +10,7 @@ mod sessions;
 mod worktrees;
 
 use std::io::Read;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -82,6 +82,8 @@ pub struct Client {
 const WHOLE: Duration = Duration::from_secs(60);
 /// The daemon says something on a stream every 15 seconds; whoever says nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(90);
+/// A connection that breaks within this time is tried once more.
+const SOON: Duration = Duration::from_secs(10);
 /// Nothing to send.
 const NOTHING: Option<&()> = None;
 
@@ -169,7 +171,7 @@ impl Client {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Called<Answer> {
-        let unreachable = |why: String| ClientError::Unreachable { base: self.base.clone(), why };
+        let unreachable = |why: String| self.unreachable(why);
         let method = Method::from_bytes(method.as_bytes()).map_err(|error| unreachable(error.to_string()))?;
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
@@ -212,6 +214,30 @@ impl Client {
         // 204 has no body; `()` reads from `null`.
         let text = if text.is_empty() { b"null".as_slice() } else { text.as_slice() };
         serde_json::from_slice(text).map_err(|error| ClientError::Unexpected(error.to_string()))
+    }
+
+    /// The same for what is to be done once: if the connection broke before the answer was here it is asked again, under the same key, and
+    /// the daemon tells what it answered before.
+    fn call_once<T: DeserializeOwned>(&self, method: &str, path: &str, body: &impl Serialize) -> Called<T> {
+        let (key, bytes) = (model::RequestId::random().to_string(), written(body)?);
+        let headers = [("content-type", "application/json"), ("idempotency-key", key.as_str())];
+        let ask = || -> Result<Called<Vec<u8>>, ClientError> {
+            let answer = self.send_within(Some(WHOLE), method, path, &headers, &bytes)?;
+            let mut answer = match Self::judged(answer) {
+                Ok(answer) => answer,
+                Err(problem) => return Ok(Err(problem)),
+            };
+            let cut = |error: ureq::Error| self.unreachable(error.to_string());
+            answer.body_mut().read_to_vec().map(Ok).map_err(cut)
+        };
+        let begun = Instant::now();
+        let answered = match ask() {
+            // Whoever waited for long is told.
+            Err(_) if begun.elapsed() < SOON => ask(),
+            answered => answered,
+        };
+        let text = answered??;
+        serde_json::from_slice(&text).map_err(|error| ClientError::Unexpected(error.to_string()))
     }
 
     fn checked(

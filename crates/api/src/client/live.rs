@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    fn unreachable(&self, why: impl ToString) -> ClientError {
+    pub(super) fn unreachable(&self, why: impl ToString) -> ClientError {
         ClientError::Unreachable { base: self.base.clone(), why: why.to_string() }
     }
 

@@ -57,10 +57,10 @@ impl Client {
         self.call("GET", &format!("/api/v1/sessions/{}", part(id)), NOTHING)
     }
 
-    /// Asks its agent for something.
+    /// Asks its agent for something, once: also if the connection breaks meanwhile.
     pub fn prompt_session(&self, id: &str, prompt: &str) -> Called<Task> {
         let body = PromptRequest { prompt: Hidden(prompt.to_owned()) };
-        self.call("POST", &format!("/api/v1/sessions/{}/tasks", part(id)), Some(&body))
+        self.call_once("POST", &format!("/api/v1/sessions/{}/tasks", part(id)), &body)
     }
 
     /// Its tasks after a place in the order.

@@ -11,6 +11,7 @@
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
+//! | `bold NAME` | tells that it is in another mode now, and asks whether it may write the file as if it was |
 //! | `effect JSON` | asks whether it may have this effect, a call as the protocol has it, and adds it to the file `done` if it may |
 //! | `junk` | lines that are no messages, then `say after` |
 //! | `long BYTES` | one line of that length, then `say after` |
@@ -244,6 +245,10 @@ impl Fake {
                 self.say(session, &format!("{written:?}"));
             }
             "ask" => why = self.ask(session, rest),
+            "bold" => {
+                update(session, &json!({ "sessionUpdate": "current_mode_update", "currentModeId": "bold" }));
+                why = self.ask(session, rest);
+            }
             "effect" => {
                 let mut call: Value = serde_json::from_str(rest).expect("an effect");
                 call["toolCallId"] = json!("effect");

@@ -52,6 +52,13 @@ impl Standard {
         Self { host, kinds, carriers: [None, None, None] }
     }
 
+    /// An input of the host's, and two pipes that were made for this: their writing ends go in as they are, because nobody else has
+    /// them, and whoever started this reads the others while it runs.
+    pub(crate) fn with_pipes(input: OwnedFd, out: OwnedFd, err: OwnedFd) -> Self {
+        let kinds = [kind(&input), Kind::Passed, Kind::Passed];
+        Self { host: [input, out, err], kinds, carriers: [None, None, None] }
+    }
+
     /// Which of the three is the terminal inside, if one is.
     pub(crate) fn terminal(&self) -> Option<u8> {
         (0..).zip(self.kinds).find(|(_, kind)| *kind == Kind::Terminal).map(|(number, _)| number)

@@ -123,7 +123,7 @@ impl Repository {
         let identity = self.identity_of_layer(&spec)?;
         let running = spec
             .plan_as(run.clone(), identity, files::base().mounts)?
-            .launch(Permit::own_process(), Standard::of([null, out_inside, err_inside]))
+            .launch(Permit::own_process(), Standard::with_pipes(null, out_inside, err_inside))
             .and_then(Held::go)?;
         let mut told = Vec::new();
         let until = Instant::now() + patience;

@@ -60,6 +60,7 @@ mod sessions_sharing;
 mod sessions_stop;
 mod sessions_unasked;
 mod setup;
+mod siblings;
 mod skeleton;
 mod surfaces;
 mod surfaces_unknown;

@@ -177,6 +177,7 @@ impl Repository {
 
     /// Writes down where a branch of the origin is now.
     pub fn note(&self, reference: &str, to: &str) -> Result<(), RepositoryError> {
+        self.come(&[to.to_owned()])?;
         self.change(&format!("update {reference} {to}\n"))
     }
 

@@ -6,10 +6,13 @@
 
 mod joining;
 mod repository;
+mod stores;
 
 pub use joining::{Bundle, Joined, Merged};
 pub use repository::{Branch, Commit, Cut, Repository, RepositoryError, is_branch};
+pub use stores::Stores;
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::ControlFlow;
@@ -58,13 +61,13 @@ pub enum GitError {
 }
 
 /// The system's git, for one repository.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Git {
     program: &'static str,
     owner: Option<(u32, u32)>,
     index: Option<PathBuf>,
     /// Where new objects go, and where others are found.
-    objects: Option<(PathBuf, PathBuf)>,
+    objects: Option<(PathBuf, OsString)>,
 }
 
 /// What git said.
@@ -99,11 +102,12 @@ impl Git {
         Some(Self { program: program()?, owner, index: None, objects: None })
     }
 
-    /// The same with a place of its own for objects that are new; what was there before is read.
+    /// The same with a place of its own for objects that are new; what is in these others is read, and nothing else.
     #[must_use]
-    pub fn apart(&self, objects: &Path, others: &Path) -> Self {
-        let objects = Some((objects.to_owned(), others.to_owned()));
-        Self { program: self.program, owner: self.owner, index: self.index.clone(), objects }
+    pub fn apart(&self, objects: &Path, others: &[PathBuf]) -> Self {
+        let others: Vec<&OsStr> = others.iter().map(|other| other.as_os_str()).collect();
+        let objects = Some((objects.to_owned(), others.join(OsStr::new(":"))));
+        Self { objects, ..self.clone() }
     }
 
     /// The same with an index of its own, which it can write.
@@ -131,7 +135,7 @@ impl Git {
         ]);
         command.envs(self.index.iter().map(|index| ("GIT_INDEX_FILE", index)));
         if let Some((objects, others)) = &self.objects {
-            command.envs([("GIT_OBJECT_DIRECTORY", objects), ("GIT_ALTERNATE_OBJECT_DIRECTORIES", others)]);
+            command.env("GIT_OBJECT_DIRECTORY", objects).env("GIT_ALTERNATE_OBJECT_DIRECTORIES", others);
         }
         for setting in SETTINGS.iter().chain(settings) {
             command.args(["-c", setting]);

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::{Git, GitError};
+use crate::{Git, GitError, Stores};
 
 /// The longest name of a branch.
 const MOST_NAME: usize = 200;
@@ -110,6 +110,7 @@ impl Repository {
             let folder = folder.to_string_lossy();
             made.told(&["init", "--quiet", "--template=", &branch, &folder])?;
         }
+        Stores::of(&made.directory())?;
         Ok(made)
     }
 
@@ -189,6 +190,14 @@ impl Repository {
         Ok(Some((files, bytes)))
     }
 
+    /// These commits are about to be known as the origin's: everything they reach is for everybody who has a tree.
+    pub(crate) fn come(&self, tips: &[String]) -> Result<(), RepositoryError> {
+        let known: Vec<String> =
+            self.references("refs/remotes/origin/")?.into_iter().map(|(_, id)| id).collect();
+        let new: Vec<String> = tips.iter().filter(|id| !known.contains(id)).cloned().collect();
+        Stores::of(&self.directory())?.complete_base(&new, &known)
+    }
+
     /// Makes these the whole of one place, and takes another place away.
     pub fn replace(
         &self,
@@ -210,6 +219,8 @@ impl Repository {
                 list.push_str(&format!("delete {place}{name}\n"));
             }
         }
+        let tips: Vec<String> = with.iter().map(|(_, id)| id.clone()).collect();
+        self.come(&tips)?;
         self.change(&first)?;
         for (name, id) in with {
             orders.push_str(&format!("update {place}{name} {id}\n"));

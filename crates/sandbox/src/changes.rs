@@ -41,7 +41,7 @@ pub use read::ReadError;
 pub use record::{Record, State};
 pub use undo::{Undo, UndoError, Undone};
 
-pub(crate) use folder::quiet;
+pub(crate) use folder::{quiet, room};
 pub(crate) use mounts::{hand_over, layered};
 
 pub use crate::repo::{Branch, FollowError};

@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime};
 use crate::RunId;
 use crate::given::Prepared;
 use crate::profile::{Profile, Worktree};
-use crate::repo::{Commit, PATIENCE, Repository, TakeError};
+use crate::repo::{Commit, PATIENCE, Repository, Shown, TakeError};
 use crate::sought::{Carried, Seeks};
 use crate::worktree::Left;
 use quarantine::Quarantine;
@@ -40,6 +40,9 @@ pub struct Watch {
     pub(crate) roots: Vec<PathBuf>,
     pub(crate) worktree: PathBuf,
     pub(crate) repository: Option<Repository>,
+    /// What is shown of a repository that cannot be written to; until the end of the run.
+    #[expect(dead_code, reason = "it is removed with the value")]
+    shown: Option<Shown>,
     /// Whether `.git` is what it was, where somebody else has the repository.
     git_is_known: bool,
     until: Until,
@@ -112,6 +115,7 @@ impl Watch {
         worktree: &Path,
         run_folder: &Path,
         repository: Option<Repository>,
+        shown: Option<Shown>,
     ) -> Self {
         let own = (profile.worktree == Worktree::Write).then(|| worktree.to_owned());
         let others = profile.write.iter().map(|entry| entry.path.clone());
@@ -129,6 +133,7 @@ impl Watch {
             roots,
             worktree: worktree.to_owned(),
             repository,
+            shown,
             git_is_known: false,
             until: Until::Now,
         }
@@ -144,7 +149,8 @@ impl Watch {
         git_is_known: bool,
     ) -> Self {
         let (wall, begun, run_folder) = (SystemTime::now(), Instant::now(), run_folder.to_owned());
-        Self { since, wall, begun, run_folder, roots, worktree, repository: None, git_is_known, until }
+        let (repository, shown) = (None, None);
+        Self { since, wall, begun, run_folder, roots, worktree, repository, shown, git_is_known, until }
     }
 
     /// The command starts now: what was changed before was changed by somebody else.

@@ -152,13 +152,15 @@ impl Spec {
                 }
             }
         }
-        let repository = match cut {
+        let (repository, shown) = match cut {
             // Whoever could commit could change what is not theirs, and whoever sees the history sees every file.
             Some(cut) => {
-                spec = spec.mounts(repo::cut(&caller.worktree, cut)?);
-                None
+                let layer = crate::changes::room(&caller.run_folder);
+                let (mounts, shown) = repo::cut(&caller.worktree, cut, &layer)?;
+                spec = spec.mounts(mounts);
+                (None, shown)
             }
-            None => repository(profile, caller)?,
+            None => (repository(profile, caller)?, None),
         };
         if let Some(repository) = &repository {
             spec = spec.mounts(repository.mounts());
@@ -168,7 +170,7 @@ impl Spec {
         // By name too: a git under /usr/local has its settings elsewhere.
         spec =
             spec.file("/etc/gitconfig", repo::settings(&own)).variable("GIT_CONFIG_SYSTEM", "/etc/gitconfig");
-        let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository);
+        let watch = Watch::new(profile, &caller.worktree, &caller.run_folder, repository, shown);
         let guardian = Some(guardian);
         let (spec, withheld) = variables::given(spec, profile, caller);
         Ok(Prepared { spec, stubs, watch, withheld, guardian })

@@ -8,7 +8,8 @@
 //! anything that an agent can write; on the host only `refs/palisade/<run>/` and the branch that was checked out
 //! change, that one only forwards and only if nobody else moved it; objects are added, never removed. Where the changes of
 //! the worktree are kept apart, the branch waits until they are applied ([`follow`]).
-//! Not here: nested repositories in the worktree ([`crate::ending`]).
+//! Of a repository of the daemon's, which many have worktrees of, the inside has its own worktree and what came from the origin, and nothing
+//! else ([`view`]). Not here: nested repositories in the worktree ([`crate::ending`]).
 
 mod bundle;
 pub(crate) mod config;
@@ -19,6 +20,7 @@ mod looked;
 mod pinned;
 mod place;
 mod refs;
+mod view;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -34,10 +36,11 @@ pub use leave::TakeError;
 pub use place::Unusable;
 
 use crate::cut::Cut;
-use crate::note::{Git, Identity};
+use crate::note::{self, Identity};
 use crate::plan::{Access, Layer, Mount, Source};
 use place::Place;
-use refs::Head;
+use refs::{Head, Id};
+use view::View;
 
 /// Whether the branch that is checked out may move with what was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,8 @@ pub(crate) struct Repository {
     moves: Moves,
     /// What is in the layer from the beginning.
     pinned: Vec<pinned::Pin>,
+    /// What is below the layer, where others have worktrees of the same repository; none: the repository.
+    view: Option<View>,
     is_kept: bool,
 }
 
@@ -84,12 +89,19 @@ impl Repository {
         let folder = run_folder.join("git");
         let (identity, worktree) = ((found.dev(), found.ino()), worktree.to_owned());
         let (head, pinned) = (Head::Other, Vec::new());
-        let mut made = Self { worktree, place, head, identity, folder, moves, pinned, is_kept: false };
+        let mut made =
+            Self { worktree, place, head, identity, folder, moves, pinned, view: None, is_kept: false };
         for path in [made.changes(), made.work()] {
             let make = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
             make.map_err(|error| Unusable::File(path, error))?;
         }
         let failed = |error| Unusable::File(made.place.own.clone(), error);
+        if view::is_ours(&made.place) {
+            let _quiet = crate::changes::quiet(&made.worktree).map_err(failed)?;
+            let (view, head) = View::make(&made.place, &made.shown()).map_err(failed)?;
+            (made.view, made.head) = (Some(view), head);
+            return Ok(Some(made));
+        }
         (made.head, made.pinned) = match moves {
             Moves::Yes | Moves::IfUntouched(_) => {
                 (refs::head(&made.place.own, &made.place.common).map_err(failed)?, Vec::new())
@@ -110,6 +122,10 @@ impl Repository {
         self.folder.join("work")
     }
 
+    fn shown(&self) -> PathBuf {
+        self.folder.join("view")
+    }
+
     /// What is mounted for it: a layer over the repository, and the file that names it as it is.
     pub(crate) fn mounts(&self) -> Vec<Mount> {
         let common = &self.place.common;
@@ -117,12 +133,20 @@ impl Repository {
             source: Source::Layer(Layer { stubs: None, changes: self.changes(), work: self.work() }),
             ..Mount::host(common, common, Access::Write)
         };
-        if self.place.pointer.is_none() {
-            return vec![layer];
-        }
-        let git = self.worktree.join(".git");
-        let below = Mount { owned: true, ..Mount::host(common, common, Access::Read) };
-        vec![below, layer, Mount::host(&git, &git, Access::Read)]
+        let pointer = self.place.pointer.as_ref().map(|_| self.worktree.join(".git"));
+        let pointer = pointer.map(|git| Mount::host(&git, &git, Access::Read));
+        let below = match (&self.view, &pointer) {
+            (Some(view), _) => Some(view.itself()),
+            (None, Some(_)) => Some(Mount { owned: true, ..Mount::host(common, common, Access::Read) }),
+            (None, None) => None,
+        };
+        let objects = self.view.iter().flat_map(View::objects);
+        below.into_iter().chain([layer]).chain(pointer).chain(objects).collect()
+    }
+
+    /// Every commit that the inside knew at launch, as far as there is room: what it made leaves without these.
+    fn known(&self) -> Vec<Id> {
+        self.view.as_ref().map_or_else(|| refs::values(&self.place.common), View::values)
     }
 
     /// Whether `.git` of the worktree is still what it was at launch.
@@ -139,7 +163,7 @@ impl Repository {
     pub(crate) fn again(
         worktree: &Path,
         run_folder: &Path,
-        noted: &Git,
+        noted: &note::Git,
         moves: Moves,
     ) -> Result<Option<Self>, Unusable> {
         let folder = run_folder.join("git");
@@ -161,18 +185,22 @@ impl Repository {
             }
             None => Head::Other,
         };
+        let view = match view::is_ours(&place) {
+            true => Some(View::again(&place, &folder.join("view")).map_err(failed)?),
+            false => None,
+        };
         let (worktree, pinned) = (worktree.to_owned(), Vec::new());
-        Ok(Some(Self { worktree, place, head, identity, folder, moves, pinned, is_kept: true }))
+        Ok(Some(Self { worktree, place, head, identity, folder, moves, pinned, view, is_kept: true }))
     }
 
     /// What must be known to do that.
-    pub(crate) fn noted(&self) -> io::Result<Git> {
+    pub(crate) fn noted(&self) -> io::Result<note::Git> {
         let branch = match &self.head {
             Head::Branch(name, id) => Some((name.clone(), id.as_ref().map(|id| id.as_str().to_owned()))),
             Head::Other => None,
         };
         let identity = Identity::of(&self.worktree.join(".git"))?;
-        Ok(Git { identity, pointer: self.place.pointer.clone(), branch })
+        Ok(note::Git { identity, pointer: self.place.pointer.clone(), branch })
     }
 
     /// Whether the branch moves with what was committed.
@@ -196,7 +224,7 @@ impl Repository {
     fn bare_mounts(&self) -> Vec<Mount> {
         let common = &self.place.common;
         let below = Mount { owned: true, ..Mount::host(common, common, Access::Read) };
-        let below = self.place.pointer.is_none().then_some(below);
+        let below = (self.place.pointer.is_none() && self.view.is_none()).then_some(below);
         below.into_iter().chain(self.mounts()).collect()
     }
 
@@ -220,27 +248,44 @@ impl Repository {
     }
 }
 
+/// What was made to be shown of a repository; it goes with the value.
+#[derive(Debug)]
+pub(crate) struct Shown(PathBuf);
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let _ = ::files::remove::tree(&self.0);
+    }
+}
+
 /// What is mounted of the repository of a worktree of which a part is given: to be read where all of it is, and nothing else.
-pub(crate) fn cut(worktree: &Path, cut: &Cut) -> Result<Vec<Mount>, Unusable> {
-    let Some(place) = Place::find(worktree)? else { return Ok(Vec::new()) };
+pub(crate) fn cut(worktree: &Path, cut: &Cut, layer: &Path) -> Result<(Vec<Mount>, Option<Shown>), Unusable> {
+    let Some(place) = Place::find(worktree)? else { return Ok((Vec::new(), None)) };
     let git = worktree.join(".git");
+    let mut shown = None;
     let mounts = match (cut.shows_all(), cut.shows(Path::new(".git"))) {
         (true, _) => {
-            let common = place
-                .pointer
-                .as_ref()
-                .map(|_| Mount { owned: true, ..Mount::host(&place.common, &place.common, Access::Read) });
-            common
-                .into_iter()
-                .chain([Mount { owned: true, ..Mount::host(&git, &git, Access::Read) }])
-                .collect()
+            let mut mounts = Vec::new();
+            if view::is_ours(&place) {
+                let failed = |error| Unusable::File(place.own.clone(), error);
+                let folder = layer.join("view");
+                shown = Some(Shown(folder.clone()));
+                let _quiet = crate::changes::quiet(worktree).map_err(failed)?;
+                let (view, _) = View::make(&place, &folder).map_err(failed)?;
+                mounts.push(view.itself());
+                mounts.extend(view.objects());
+            } else if place.pointer.is_some() {
+                mounts.push(Mount { owned: true, ..Mount::host(&place.common, &place.common, Access::Read) });
+            }
+            mounts.push(Mount { owned: true, ..Mount::host(&git, &git, Access::Read) });
+            mounts
         }
         (false, true) => {
             vec![Mount { programs: false, ..Mount::own(Source::Nothing, git, Access::Read) }]
         }
         (false, false) => Vec::new(),
     };
-    Ok(mounts)
+    Ok((mounts, shown))
 }
 
 /// The `/etc/gitconfig` inside: who commits, and addresses that the proxy can carry.

@@ -97,6 +97,11 @@ impl Ended {
         self.report.get("run").and_then(Value::as_str)
     }
 
+    /// Why what was committed there was not taken over, if it was not.
+    pub(super) fn lost_commits(&self) -> Option<&str> {
+        self.report.pointer("/commits/refused/why").and_then(Value::as_str)
+    }
+
     /// Whether it left changes, or commits, that can be carried over.
     pub(super) fn left_changes(&self) -> bool {
         self.report.pointer("/layer/kept").is_some_and(|kept| !kept.is_null())
@@ -229,8 +234,8 @@ fn room(state: &Path) -> Option<u64> {
 /// What became of a layer.
 #[derive(Debug)]
 pub(super) enum Layer {
-    /// It is in the worktree now; how many paths that were.
-    Carried(usize),
+    /// It is in the worktree now; how many paths that were, and why its branch is not where it was taken, if it is not.
+    Carried(usize, Option<String>),
     /// It is not, and why; it is kept.
     Kept(String),
 }
@@ -238,7 +243,13 @@ pub(super) enum Layer {
 /// Carries what a run changed into the worktree.
 pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> Layer {
     match told(launcher, wanted, &["--json", "apply", run], CARRYING).await {
-        Ok(result) => Layer::Carried(result.get("applied").and_then(Value::as_array).map_or(0, Vec::len)),
+        Ok(result) => {
+            let stays =
+                (result.pointer("/branch/became").and_then(Value::as_str) == Some("stays")).then(|| {
+                    result.pointer("/branch/why").and_then(Value::as_str).unwrap_or_default().to_owned()
+                });
+            Layer::Carried(result.get("applied").and_then(Value::as_array).map_or(0, Vec::len), stays)
+        }
         Err(why) => Layer::Kept(why),
     }
 }

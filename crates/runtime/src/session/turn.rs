@@ -346,11 +346,23 @@ impl<'a> Turn<'a> {
         {
             tracing::warn!(%error, "the run of a task could not be kept");
         }
+        if let Some(why) = ended.lost_commits() {
+            let why = super::told::clean(&self.runtime.redactor, why);
+            let text = format!("what was committed was not taken over: {why}");
+            self.say(StepKind::Error, json!({ "text": text, "run": run })).await;
+        }
         if !ended.left_changes() {
             return;
         }
         match sandbox::carry(self.runtime.trees.launcher(), wanted, run).await {
-            Layer::Carried(count) => {
+            Layer::Carried(count, stays) => {
+                if let Some(why) = stays {
+                    let why = super::told::clean(&self.runtime.redactor, &why);
+                    let text = format!(
+                        "what was committed is in the repository, and the branch stays where it was: {why}"
+                    );
+                    self.say(StepKind::Error, json!({ "text": text, "run": run })).await;
+                }
                 self.say(
                     StepKind::System,
                     json!({ "text": format!("{count} changed path{} in the worktree", if count == 1 { " is" } else { "s are" }), "run": run }),

@@ -55,9 +55,14 @@ pub fn folder(state: &Path, run: &RunId) -> PathBuf {
     state.join("runs").join(run.as_str())
 }
 
+/// What goes when the layer goes.
+pub(crate) fn room(run_folder: &Path) -> PathBuf {
+    run_folder.join("worktree")
+}
+
 /// The places of a run's layer over its worktree.
 pub(crate) fn layer_of(run_folder: &Path) -> Layer {
-    let layer = run_folder.join("worktree");
+    let layer = room(run_folder);
     Layer { stubs: Some(layer.join("stubs")), changes: layer.join("changes"), work: layer.join("work") }
 }
 

@@ -6,6 +6,7 @@
 //! was looked at; git looks at no file of the worktree. Not here: files ([`crate::changes`]), how commits came here ([`super::ingest`]).
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{Place, Unusable};
 use super::refs::{self, Head, Id};
+use super::view;
 use crate::receipt::Digest;
 
+/// The most files that a worktree of the daemon's may have.
+const MOST_FILES: usize = 1_000_000;
 /// Who joins, where something is joined.
 const JOINS: [&str; 2] = ["user.name=palisade", "user.email=palisade@localhost"];
 
@@ -116,6 +120,9 @@ impl Host {
         let new = branch.new.as_str();
         if !self.says(&["cat-file", "-e", &format!("{new}^{{commit}}")])? {
             return stays("its commits are not in the repository any more");
+        }
+        if view::is_ours(&self.place) && self.is_countless(new)? {
+            return stays("it has more files than a worktree may have");
         }
         let forwards = |from: Option<String>| Move { name: branch.name.clone(), from, to: new.to_owned() };
         let (now, old) = match (now, &branch.old) {
@@ -217,6 +224,19 @@ impl Host {
         let old = tree_of(to.from.as_deref(), &to.to);
         let said = self.said(&["read-tree", "-n", "-i", "-m", old, &to.to])?;
         Ok(if said.ok { then(to) } else { Follow::Staged(said.err) })
+    }
+
+    /// Whether a commit has more files than anybody lists: a few small trees can name each other many times.
+    fn is_countless(&self, commit: &str) -> Result<bool, FollowError> {
+        let directory = in_directory(&self.place.own);
+        let list = ["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit];
+        let words: Vec<&str> = directory.iter().map(String::as_str).chain(list).collect();
+        let mut files = 0usize;
+        self.git.pass(&words, b"", |piece| {
+            files += piece.iter().filter(|byte| **byte == 0).count();
+            if files > MOST_FILES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        Ok(files > MOST_FILES)
     }
 
     fn head(&self) -> Result<Head, FollowError> {

@@ -11,6 +11,7 @@ use std::process::Stdio;
 
 use super::bundle::{self, BadBundle, Offer};
 use super::refs::{self, Head, Id};
+use super::view::View;
 use super::{Moves, Repository, exclusive, looked};
 use crate::RunId;
 use crate::sought::{Carried, Seeks};
@@ -91,11 +92,13 @@ pub(super) fn ingest(
 ) -> Result<Vec<Commit>, IngestError> {
     from.rewind()?;
     let offer = bundle::read(BufReader::new(&from))?;
-    if let Some(sought) = sought
+    if (sought.is_some() || of.view.is_some())
         && let Some(carried) = looked::look(of, git, &offer, &mut from, sought)?
     {
         return Err(IngestError::Carries(carried));
     }
+    let takes = of.view.as_ref().map(View::takes);
+    let takes = takes.as_ref().unwrap_or(git);
     let offered = offered(&offer);
     let Some((_, first)) = offered.first() else { return Ok(Vec::new()) };
     let format = if first.none_like().len() == 40 { "sha1" } else { "sha256" };
@@ -109,7 +112,7 @@ pub(super) fn ingest(
         let old = old.as_ref().map_or_else(|| new.none_like(), |old| old.as_str().to_owned());
         asked.push(Asked { old, new: (*new).clone(), name: format!("refs/heads/{branch}") });
     }
-    let answers = push(of, git, &asked, format, &mut from, offer.pack)?;
+    let answers = push(of, takes, &asked, format, &mut from, offer.pack)?;
     let answer = |name: &str| answers.iter().find(|(known, _)| known == name).map(|(_, why)| why.clone());
     let mut commits = Vec::new();
     for (branch, new) in &offered {

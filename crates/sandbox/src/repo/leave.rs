@@ -16,7 +16,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::ingest::{Commit, IngestError, ingest, taken_before};
-use super::{Repository, exclusive, refs};
+use super::{Repository, exclusive};
 use crate::files;
 use crate::launch::Held;
 use crate::permit::Permit;
@@ -164,7 +164,7 @@ impl Repository {
             "--branches",
         ];
         command.extend(words.map(OsString::from));
-        let known = refs::values(&self.place.common);
+        let known = self.known();
         if !known.is_empty() {
             command.push("--not".into());
             command.extend(known.iter().map(|id| OsString::from(id.as_str())));

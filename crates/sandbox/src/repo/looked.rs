@@ -1,8 +1,9 @@
-//! Looks through a bundle for what must not leave, before anything of it is taken over: [`Offer`] and its pack -> [`Carried`].
+//! Looks through a bundle before anything of it is taken over: for what must not leave, and, where others have worktrees of the
+//! repository, for what is only theirs: [`Offer`] and its pack -> [`Carried`].
 //!
 //! git indexes the pack into a place of its own and writes every object out: commits, names of files, contents. Invariants: what
 //! is looked through is what would be taken over, and the host's repository is only read; what cannot be looked through as a
-//! whole is not taken over. Not here: what is looked for ([`crate::Seeks`]).
+//! whole is not taken over; whoever knows the name of an object of somebody else's gets nothing by naming it. Not here: what is looked for ([`crate::Seeks`]).
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -14,6 +15,7 @@ use std::process::Stdio;
 use super::Repository;
 use super::bundle::Offer;
 use super::ingest::IngestError;
+use super::view::View;
 use crate::sought::{Carried, Looks, Seeks, Sink};
 use ::git::{Git, in_directory};
 
@@ -28,15 +30,16 @@ pub(super) fn look(
     git: &Git,
     offer: &Offer,
     from: &mut File,
-    sought: &dyn Seeks,
+    sought: Option<&dyn Seeks>,
 ) -> Result<Option<Carried>, IngestError> {
-    let named = offer.branches.iter().find_map(|(branch, _)| sought.within(branch.as_bytes()));
-    if let Some(name) = named {
+    let within = |name: &str| sought.and_then(|sought| sought.within(name.as_bytes()));
+    if let Some(name) = offer.branches.iter().find_map(|(branch, _)| within(branch)) {
         return Ok(Some(Carried { name, sink: Sink::Branch }));
     }
     let place = Place::made(of)?;
     let common = &of.place.common;
-    let git = git.apart(&place.0, &common.join("objects"));
+    let grounds = of.view.as_ref().map_or_else(|| vec![common.join("objects")], View::grounds);
+    let git = git.apart(&place.0, &grounds);
     let [directory, nowhere] = in_directory(common);
     let in_it = |words: &[&'static str]| -> Vec<String> {
         let first = [directory.clone(), nowhere.clone()];
@@ -48,6 +51,16 @@ pub(super) fn look(
     if !said.ok {
         return Err(IngestError::Refused(said.err));
     }
+    if of.view.is_some() {
+        let tips = offer.branches.iter().map(|(_, id)| id).chain(&offer.head);
+        let mut asked: String = tips.map(|id| format!("{}\n", id.as_str())).collect();
+        asked.extend(of.known().iter().map(|id| format!("^{}\n", id.as_str())));
+        let walks = in_it(&["rev-list", "--objects", "--quiet", "--stdin"]);
+        if !git.pass(&borrowed(&walks), asked.as_bytes(), |_| ControlFlow::Continue(()))? {
+            return Err(IngestError::Refused("objects are missing".into()));
+        }
+    }
+    let Some(sought) = sought else { return Ok(None) };
     let lists = in_it(&["show-index"]);
     let listed = git.run(&[], &borrowed(&lists), Stdio::from(place.index()?))?;
     let ids: Vec<&[u8]> = listed
@@ -82,7 +95,11 @@ impl Place {
         getrandom::fill(&mut name).map_err(|error| io::Error::other(error.to_string()))?;
         let name = format!("palisade-{}", hex::encode(name));
         // Ours may lie where only we can look.
-        let above = if is_anothers { std::env::temp_dir() } else { of.folder.clone() };
+        let above = match &of.view {
+            Some(view) => view.room(),
+            None if is_anothers => std::env::temp_dir(),
+            None => of.folder.clone(),
+        };
         let place = Self(above.join(name));
         let make = |path: &Path| std::fs::DirBuilder::new().mode(0o700).create(path);
         make(&place.0)?;

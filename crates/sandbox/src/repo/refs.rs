@@ -103,6 +103,17 @@ pub(crate) fn below(root: &Path) -> Vec<(String, Id)> {
     found
 }
 
+/// The references below a place of a repository of ours, by their whole names, in their order.
+pub(crate) fn named(common: &Path, place: &str) -> io::Result<Vec<(String, Id)>> {
+    let packed = small(&common.join("packed-refs"))?.unwrap_or_default();
+    let packed = packed_values(&packed).filter_map(|(id, name)| Some((std::str::from_utf8(name).ok()?, id)));
+    let mut all: std::collections::BTreeMap<String, Id> =
+        packed.filter(|(name, _)| name.starts_with(place)).map(|(name, id)| (name.to_owned(), id)).collect();
+    // A file of its own is newer than what is packed.
+    all.extend(below(&common.join(place)).into_iter().map(|(name, id)| (format!("{place}{name}"), id)));
+    Ok(all.into_iter().collect())
+}
+
 /// Every commit that a reference of the host names now, as far as there is room.
 pub(crate) fn values(common: &Path) -> Vec<Id> {
     let mut found = Vec::new();

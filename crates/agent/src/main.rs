@@ -58,7 +58,7 @@ fn guard_panics(known: Option<Redactor>) {
         let place = info.location().map(|at| format!("{}:{}", at.file(), at.line())).unwrap_or_default();
         let words = format!("palisade-agent: failed at {place}: {}", info.payload_as_str().unwrap_or(""));
         let tamed = redact::tame(words.as_bytes());
-        let clean = known.clone().unwrap_or_else(Redactor::new).scrub_bytes(&tamed).into_owned();
+        let clean = known.clone().unwrap_or_default().scrub_bytes(&tamed).into_owned();
         let _ = said(std::io::stderr(), &String::from_utf8_lossy(&clean), 2);
     }));
 }

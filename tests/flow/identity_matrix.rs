@@ -82,6 +82,7 @@ GET    /api/v1/sessions/{session}/usage           | runs:read   | 200/200 | 200/
 GET    /api/v1/usage                              | admin       | 403     | 403     | 200     | 200
 GET    /api/v1/budgets                            | admin       | 403     | 403     | 200     | 200
 PUT    /api/v1/budgets                            | admin       | 403     | 403     | 204     | 204
+GET    /api/v1/approvals                          | runs:read   | 200     | 200     | 200     | 200
 GET    /api/v1/sessions/{session}/approvals       | runs:read   | 200/200 | 200/200 | 200/200 | 200/200
 POST   /api/v1/sessions/{session}/approvals/{approval}/allow | runs:write | 403/403 | 422/403 | 422/422 | 422/422
 POST   /api/v1/sessions/{session}/approvals/{approval}/deny | runs:write | 403/403 | 422/403 | 422/422 | 422/422

@@ -87,6 +87,7 @@ async fn all(
     drop(store.revoke_consent(()).await);
     drop(store.deny_approval(()).await);
     drop(store.list_approvals((), true, 1).await);
+    drop(store.list_open_approvals((), true, None, 1).await);
     drop(store.list_secrets(()).await);
     drop(store.add_secret(()).await);
     drop(store.remove_secret(()).await);

@@ -4,6 +4,8 @@
 //! secret there -> everything that can be read, and the rows of a database that keeps them as they are. Invariant: an operation or a
 //! field that is described later is tried without anybody naming it here.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 use tests::{Host, PASSWORD};
 
@@ -183,7 +185,7 @@ fn sec_16_no_field_of_any_body_brings_a_secret_out() {
     let json_type = "Content-Type: application/json".to_owned();
     let document = document();
     let step = (planted.len() / tests::scale(planted.len(), 3)).max(1);
-    let (mut operations, mut done) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    let (mut operations, mut done, mut known_as_secret) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for (n, one) in planted.iter().enumerate() {
         for (at, Tried { operation, head, body }) in tried(&document, &known, n, one).into_iter().enumerate()
         {
@@ -197,12 +199,17 @@ fn sec_16_no_field_of_any_body_brings_a_secret_out() {
             search.look(&format!("the answer to {head} with {} in {body}", one.family), &answer);
             if answer.starts_with(b"HTTP/1.1 2") {
                 done.insert(operation.clone());
+            } else if String::from_utf8_lossy(&answer).contains("holds what looks like a secret") {
+                known_as_secret.insert(operation.clone());
             }
             operations.insert(operation);
         }
     }
     assert!(operations.len() >= 38, "operations with a body: {operations:?}");
-    assert!(done.len() >= 12, "some were done, so that there is something to read: {done:?}");
+    assert!(done.len() >= 8, "some were done, so that there is something to read: {done:?}");
+    // The rest of what is right but for the secret: it is refused for it, and not for how the request is written.
+    let right = done.union(&known_as_secret).count();
+    assert!(right >= 18, "done: {done:?}; refused for the secret: {known_as_secret:?}");
     assert!(read_everything(&host, &known, &mut search) >= 25, "answers that were read");
     let dump = tests::dump(&address);
     assert!(dump.contains("***"), "what was kept is kept without secrets");

@@ -241,5 +241,4 @@ fn listed(tips: &[String], known: &[String]) -> String {
 }
 
 #[cfg(test)]
-#[path = "stores_tests.rs"]
 mod tests;

@@ -5,6 +5,7 @@
 
 mod ask;
 mod asker;
+mod bundle;
 mod change;
 mod counts;
 mod host;
@@ -16,10 +17,8 @@ mod publish;
 mod seen;
 mod typed;
 
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -37,6 +36,7 @@ use serde_json::json;
 
 use self::ask::{Asking, Remembers, Unknown};
 use self::asker::Askers;
+use self::bundle::Bundle;
 pub(super) use self::change::Kept;
 use self::change::{Change, Started, stays_here};
 use self::counts::Tally;
@@ -81,22 +81,6 @@ pub(super) struct Network {
     doors: Doors,
     /// The login that is lent.
     renewal: Option<Renewal>,
-}
-
-/// A file of certificates, and maybe one for Java beside it; both are removed with their owner.
-struct Bundle(PathBuf);
-
-impl Bundle {
-    fn java(&self) -> PathBuf {
-        self.0.with_extension("jks")
-    }
-}
-
-impl Drop for Bundle {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-        let _ = std::fs::remove_file(self.java());
-    }
 }
 
 impl Network {
@@ -213,7 +197,7 @@ impl Network {
         let bundle = match looks {
             true => {
                 let certificate = front.certificate().map_err(|error| wrong(&error))?;
-                Some(bundle(&certificate, &home.state, run)?)
+                Some(Bundle::new(&certificate, &home.state, run)?)
             }
             false => None,
         };
@@ -237,14 +221,14 @@ impl Network {
         let spec = if self.doors.ports().is_empty() { spec } else { spec.entered() };
         let spec = self.words.iter().fold(spec, |spec, (name, word)| spec.variable(name, word));
         let Some(bundle) = &self.bundle else { return Ok(spec) };
-        let spec = spec.trusting(&bundle.0);
+        let spec = spec.trusting(bundle.path());
         let stores = spec.java_stores();
         if stores.is_empty() {
             return Ok(spec);
         }
-        let trusted = std::fs::read(&bundle.0).map_err(Failure::file(&bundle.0))?;
+        let trusted = std::fs::read(bundle.path()).map_err(Failure::file(bundle.path()))?;
         let store = sandbox::trust::java_store(&String::from_utf8_lossy(&trusted));
-        written(&bundle.java(), &store)?;
+        bundle.add_java(&store)?;
         Ok(spec.java_trusting(&bundle.java(), stores))
     }
 
@@ -568,34 +552,4 @@ fn program() -> Result<PathBuf, Failure> {
     }
     let shown = program.display();
     Err(Failure::Sandbox(format!("the proxy `{shown}` is missing: install it beside `palisade`"), 125))
-}
-
-/// Removes what killed runs left: those that nobody can be asked about any more.
-fn sweep(folder: &Path, live: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let run = path.file_stem().map(|run| live.join(run).with_extension("sock"));
-        if run.is_some_and(|socket| !socket.exists()) {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-/// What this machine trusts, and the sandbox's own authority, in a file for the sandbox.
-fn bundle(certificate: &str, state: &Path, run: &RunId) -> Result<Bundle, Failure> {
-    let folder = state.join("trusted");
-    std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
-    sweep(&folder, &state.join("live"));
-    let path = folder.join(format!("{run}.pem"));
-    let host = sandbox::trust::BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let bundle = Bundle(path);
-    written(&bundle.0, &[host.as_slice(), b"\n", certificate.as_bytes()].concat())?;
-    Ok(bundle)
-}
-
-/// A new file that everybody may read.
-fn written(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let mut new = std::fs::OpenOptions::new();
-    let file = new.write(true).create_new(true).mode(0o644).open(path);
-    file.and_then(|mut file| file.write_all(bytes)).map_err(Failure::file(path))
 }

@@ -1,3 +1,5 @@
+//! What is found by whoever is given a place, and when places and branches come to be known.
+
 use super::*;
 use crate::Repository;
 

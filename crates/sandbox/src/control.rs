@@ -86,6 +86,8 @@ impl Drop for Control {
 
 /// How what is left for a run is called.
 const LEFT: &str = "rules";
+/// How a socket is called before anybody can be heard on it.
+const DRAFT: &str = "new";
 
 /// Its launcher was killed, and what it launched went with it: nothing of it need stay.
 fn forget(folder: &Path, run: &RunId) {
@@ -100,9 +102,9 @@ fn seqpacket() -> rustix::io::Result<OwnedFd> {
 }
 
 /// Paths of sockets are short in the kernel: what is too long is reached through its directory.
-fn address(folder: &OwnedFd, run: &RunId) -> rustix::io::Result<SocketAddrUnix> {
+fn address(folder: &OwnedFd, run: &RunId, kind: &str) -> rustix::io::Result<SocketAddrUnix> {
     use std::os::fd::AsRawFd;
-    SocketAddrUnix::new(format!("/proc/self/fd/{}/{run}.sock", folder.as_raw_fd()))
+    SocketAddrUnix::new(format!("/proc/self/fd/{}/{run}.{kind}", folder.as_raw_fd()))
 }
 
 fn opened(folder: &Path) -> io::Result<OwnedFd> {
@@ -118,8 +120,11 @@ impl Control {
     pub fn listen(folder: &Path, run: &RunId) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let socket = seqpacket()?;
-        bind(&socket, &address(&opened(folder)?, run)?)?;
+        let held = opened(folder)?;
+        // Under its name only when it listens: before, it looks like one whose launcher is gone, which is removed.
+        bind(&socket, &address(&held, run, DRAFT)?)?;
         listen(&socket, 8)?;
+        rustix::fs::renameat(&held, format!("{run}.{DRAFT}"), &held, format!("{run}.sock"))?;
         Ok(Self { socket, path: folder.join(format!("{run}.sock")) })
     }
 
@@ -177,7 +182,7 @@ impl Control {
     pub fn ask(folder: &Path, run: &RunId, ask: Ask) -> io::Result<Option<Said>> {
         let Ok(opened) = opened(folder) else { return Ok(None) };
         let socket = seqpacket()?;
-        match connect(&socket, &address(&opened, run)?) {
+        match connect(&socket, &address(&opened, run, "sock")?) {
             Ok(()) => {}
             Err(rustix::io::Errno::NOENT) => return Ok(None),
             Err(rustix::io::Errno::CONNREFUSED) => {
@@ -201,7 +206,7 @@ impl Control {
             let name = entry.file_name();
             let run = name.to_str().and_then(|name| name.strip_suffix(".sock")?.parse::<RunId>().ok());
             if let (Some(run), Ok(socket)) = (run, seqpacket())
-                && let Ok(address) = address(&opened, &run)
+                && let Ok(address) = address(&opened, &run, "sock")
                 && connect(&socket, &address) == Err(rustix::io::Errno::CONNREFUSED)
             {
                 forget(folder, &run);
@@ -232,3 +237,6 @@ impl Control {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests;

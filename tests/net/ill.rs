@@ -109,7 +109,12 @@ fn tells_the_truth(
     let stopped = ask(stage.session(&["--agent", agent]), &format!("what does {SILENT} say?"));
     let end = Instant::now() + BOUND;
     while asked.load(Ordering::SeqCst) == 0 {
-        assert!(Instant::now() < end && !is_over(&stage.task(&stopped.0, &stopped.1)), "it does not ask");
+        let now = stage.task(&stopped.0, &stopped.1);
+        assert!(
+            Instant::now() < end && !is_over(&now),
+            "it does not ask: {now} {:?}",
+            stage.steps(&stopped.0)
+        );
         std::thread::sleep(Duration::from_millis(50));
     }
     stage.palisade(&["session", "stop", &stopped.0]);

@@ -380,6 +380,17 @@ fn gtw_12_no_label_holds_an_id_a_path_or_an_address() {
                         || ["signin.refused", "request.limited"].contains(&value.as_str()),
                     "{value}"
                 ),
+                "verdict" => assert!(["allowed", "refused"].contains(&value.as_str()), "{value}"),
+                "scope" => {
+                    assert!(["user", "worktree", "session", "pass"].contains(&value.as_str()), "{value}");
+                }
+                "state" => {
+                    let words = [
+                        "idle", "at_work", "frozen", "held", "closed", "queued", "running", "done", "failed",
+                        "stopped",
+                    ];
+                    assert!(words.contains(&value.as_str()), "{value}");
+                }
                 "operation" | "what" | "kind" | "check" | "le" => {}
                 other => panic!("a label that nobody judged: {other}"),
             }

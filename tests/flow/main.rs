@@ -55,6 +55,7 @@ mod sessions_budgets;
 mod sessions_files;
 mod sessions_lineage;
 mod sessions_queue;
+mod sessions_seen;
 mod sessions_served;
 mod sessions_sharing;
 mod sessions_stop;

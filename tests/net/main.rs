@@ -29,6 +29,7 @@ mod signed;
 mod small;
 mod sockets;
 mod spent;
+mod told;
 mod two;
 mod two_attacks;
 mod vault;

@@ -48,6 +48,12 @@ pub enum EventKind {
     /// One was allowed or denied, or nobody waits for it any more.
     #[serde(rename = "approval.decided")]
     ApprovalDecided,
+    /// A connection or request of a session was refused, or its proxy is in trouble.
+    #[serde(rename = "network.refused")]
+    NetworkRefused,
+    /// Something happened in a session's network that must not.
+    #[serde(rename = "network.found")]
+    NetworkFound,
     /// A user was created.
     #[serde(rename = "user.created")]
     UserCreated,
@@ -70,6 +76,8 @@ impl EventKind {
         Self::SessionChanged,
         Self::ApprovalOpened,
         Self::ApprovalDecided,
+        Self::NetworkRefused,
+        Self::NetworkFound,
         Self::UserCreated,
         Self::UserChanged,
         Self::UserDeleted,
@@ -87,6 +95,8 @@ impl EventKind {
             Self::SessionChanged => "session.changed",
             Self::ApprovalOpened => "approval.opened",
             Self::ApprovalDecided => "approval.decided",
+            Self::NetworkRefused => "network.refused",
+            Self::NetworkFound => "network.found",
             Self::UserCreated => "user.created",
             Self::UserChanged => "user.changed",
             Self::UserDeleted => "user.deleted",

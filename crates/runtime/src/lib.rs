@@ -53,7 +53,7 @@ pub use rotation::{NextMaster, Rotation, next_file};
 pub use secret::{Lent, Masking, NewSecret, SecretView, Whose, Wish};
 pub use session::{
     AgentView, ImportLine, ImportPage, MOST_PROMPT, NewChild, NewSession, Notice, SessionBounds,
-    SessionFollower, UnknownWord, UsualBudgets,
+    SessionFollower, UnknownWord, UsualBudgets, announce,
 };
 pub use standing::{Loss, OnLoss, StandingError};
 pub use status::{Check, MetricsReader, Status, Vitals};
@@ -68,7 +68,8 @@ pub use store::engine::{EngineError, encrypt_plain};
 pub use store::{
     Answers, ApiKey, Approval, Artifact, ArtifactChange, BudgetStanding, Consent, IndexedEntry, KeptRing,
     Lineage, MIGRATIONS, NamedArtifact, PassRow, Remembered, Repo, SecretRow, Session, SessionFilter,
-    Standing, Stopping, Store, StoreError, Task, TaskTree, Tree, Usage, User, Worktree, WorktreeFilter,
+    Standing, Stopping, Store, StoreError, Tallies, Task, TaskTree, Tree, Usage, User, Worktree,
+    WorktreeFilter,
 };
 
 /// One page of a list.

@@ -46,6 +46,10 @@ pub struct Vitals {
     pub disk_tight: bool,
     /// Which keys secrets are sealed under.
     pub key_epoch: u32,
+    /// How many sessions, tasks and questions there are; `None` if the store does not say.
+    pub tallies: Option<store::Tallies>,
+    /// How long the oldest question waits for a person.
+    pub asked_for: Millis,
 }
 
 /// Who is told what is measured.
@@ -97,7 +101,9 @@ impl Runtime {
     }
 
     /// What is measured of the parts below, now.
-    pub fn vitals(&self, _reader: MetricsReader) -> Vitals {
+    pub async fn vitals(&self, _reader: MetricsReader) -> Vitals {
+        let tallies = self.store.tallies().await.ok();
+        let asked = tallies.map(|tallies| tallies.waits_since).filter(|since| *since > 0);
         let health = self.ledger.health();
         let waits = health.unsigned_since.map_or(0, |since| self.clock.now().saturating_sub(since));
         Vitals {
@@ -108,6 +114,8 @@ impl Runtime {
             ledger_verdict: self.ledger.verdict(),
             disk_tight: self.store.is_tight(),
             key_epoch: self.ring.epoch(),
+            tallies,
+            asked_for: asked.map_or(0, |since| self.clock.now().saturating_sub(since)).max(0),
         }
     }
 

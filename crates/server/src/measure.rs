@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::http::{Method, StatusCode};
 use metrics::{Counter, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusRecorder};
-use runtime::MetricsReader;
+use runtime::{MetricsReader, Tallies};
 
 use crate::app::App;
 use crate::handlers::health;
@@ -58,6 +58,11 @@ pub(crate) fn announce() {
     gauge!("palisade_ledger_intact", "whether the last check of the whole ledger found no change");
     gauge!("palisade_disk_tight", "whether only acts that narrow are written, for want of room");
     gauge!("palisade_key_epoch", "which keys are in use");
+    gauge!("palisade_sessions", "sessions, by how they stand");
+    gauge!("palisade_tasks", "tasks that are not over, by how they stand");
+    gauge!("palisade_approvals_open", "effects that wait for a person");
+    gauge!("palisade_approvals_oldest_seconds", "how long the oldest of these waits");
+    runtime::announce();
     for name in ["palisade_errors_total", "palisade_redactions_total", "palisade_store_write_failures_total"]
     {
         metrics::counter!(name).increment(0);
@@ -137,7 +142,7 @@ pub(crate) async fn text(app: &App, reader: MetricsReader) -> String {
         metrics::gauge!("palisade_check", "check" => check.name.clone()).set(flag(check.ok));
     }
     set("palisade_ready", flag(checks.iter().all(|check| check.ok)));
-    let vitals = app.runtime.vitals(reader);
+    let vitals = app.runtime.vitals(reader).await;
     set("palisade_ledger_head", number(vitals.ledger_head));
     set("palisade_ledger_failing", flag(vitals.ledger_failing));
     set("palisade_ledger_reserved", number(u64::try_from(vitals.ledger_reserved).unwrap_or(u64::MAX)));
@@ -150,9 +155,31 @@ pub(crate) async fn text(app: &App, reader: MetricsReader) -> String {
     set("palisade_disk_tight", flag(vitals.disk_tight));
     set("palisade_key_epoch", f64::from(vitals.key_epoch));
     set("palisade_sockets", number(u64::try_from(app.sockets.taken()).unwrap_or(u64::MAX)));
+    // What the store does not say now stands as it was; that it does not is palisade_check.
+    if let Some(tallies) = vitals.tallies {
+        sessions(&tallies);
+        let asked = u64::try_from(vitals.asked_for).unwrap_or(0);
+        set("palisade_approvals_oldest_seconds", number(asked) / 1_000.0);
+    }
     metrics::counter!("palisade_redactions_total").absolute(crate::logs::redactor().masked());
     app.metrics.run_upkeep();
     app.metrics.render()
+}
+
+/// How many there are of what sessions are made of.
+fn sessions(tallies: &Tallies) {
+    let count = |count: i64| number(u64::try_from(count).unwrap_or(0));
+    let Tallies { open, held, closed, queued, running, frozen, approvals, waits_since: _ } = *tallies;
+    let idle = open.saturating_sub(running).saturating_sub(frozen);
+    let stand =
+        [("idle", idle), ("at_work", running), ("frozen", frozen), ("held", held), ("closed", closed)];
+    for (state, many) in stand {
+        metrics::gauge!("palisade_sessions", "state" => state).set(count(many));
+    }
+    for (state, many) in [("queued", queued), ("running", running), ("held", frozen)] {
+        metrics::gauge!("palisade_tasks", "state" => state).set(count(many));
+    }
+    metrics::gauge!("palisade_approvals_open").set(count(approvals));
 }
 
 fn flag(yes: bool) -> f64 {

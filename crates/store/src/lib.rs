@@ -32,6 +32,7 @@ mod task_trees;
 mod tasks;
 mod upkeep;
 mod users;
+mod watched;
 mod worktrees;
 
 pub use answers::{Answers, Remembered};
@@ -53,4 +54,5 @@ pub use store::{MIGRATIONS, StartError, Store, StoreError};
 pub use task_trees::{Moment, Standing, TaskTree};
 pub use tasks::{AtWork, Stopping, Task, TaskEnd, Waiting};
 pub use users::User;
+pub use watched::Tallies;
 pub use worktrees::{Tree, Worktree, WorktreeFilter};

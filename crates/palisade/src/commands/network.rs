@@ -13,6 +13,7 @@ mod learn;
 mod left;
 mod login;
 mod models;
+mod notices;
 mod publish;
 mod seen;
 mod typed;

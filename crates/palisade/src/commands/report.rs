@@ -74,6 +74,11 @@ impl Report {
         self.path.with_extension("spent")
     }
 
+    /// Where whoever reads it may have made a pipe, to be told of the network while the run is at work ([`super::network`]).
+    pub(super) fn pipe(&self) -> PathBuf {
+        self.path.with_extension("seen")
+    }
+
     /// Everything of it is gone, and this came of it.
     pub(super) fn ended(&self, mut told: Value) -> Result<(), Failure> {
         if let Some(fields) = told.as_object_mut() {

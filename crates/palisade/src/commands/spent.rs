@@ -30,7 +30,8 @@ pub(super) struct Telling<'a, 'b> {
 }
 
 impl<'a, 'b> Telling<'a, 'b> {
-    pub(super) fn new(report: &Report, meter: Meter, network: Option<&'a mut Watched<'b>>) -> Self {
+    pub(super) fn new(report: &Report, meter: Meter, mut network: Option<&'a mut Watched<'b>>) -> Self {
+        network.iter_mut().for_each(|network| network.tells(report));
         let mut options = File::options();
         let no_link = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).unwrap_or(0);
         options.write(true).create(true).truncate(true).mode(0o600).custom_flags(no_link);
@@ -97,6 +98,7 @@ impl Attendant for Telling<'_, '_> {
             self.next = Instant::now() + EVERY;
             let time = self.meter.read();
             self.tell(time);
+            self.network.iter_mut().for_each(|network| network.counts());
         }
         self.network.as_mut().map_or(ControlFlow::Continue(()), |network| network.attend())
     }

@@ -16,6 +16,7 @@ use model::{Allowance, BudgetKind, BudgetScope, Millis, PassId, SessionId, Spend
 use serde_json::{Value, json};
 use store::{BudgetStanding, Spender, StoreError, Usage};
 
+use super::measured;
 use super::turn::Turn;
 use crate::{ActError, Runtime};
 
@@ -240,9 +241,12 @@ impl Turn<'_> {
     }
 
     async fn keep(&mut self, more: Spending) {
-        if let Err(error) = self.runtime.store.spend(self.work, &more, pass(self.who)).await {
-            tracing::error!(%error, "what was spent could not be kept");
-            self.purse.more = more;
+        match self.runtime.store.spend(self.work, &more, pass(self.who)).await {
+            Ok(()) => measured::spent(&more),
+            Err(error) => {
+                tracing::error!(%error, "what was spent could not be kept");
+                self.purse.more = more;
+            }
         }
     }
 
@@ -285,6 +289,7 @@ impl Runtime {
     /// Puts on the record that a budget is spent.
     pub(super) async fn note_spent(&self, session: SessionId, standing: &BudgetStanding) {
         let budget = &standing.budget;
+        measured::reached(budget.kind, budget.scope);
         let note = Draft::new("budget", "budget.reached", Decision::Noted)
             .because(budget.to_string())
             .with("session", session.to_string())

@@ -11,15 +11,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use access::{Denied, Permit, Reason, StartTask};
-use model::{Allowance, ApprovalId, BudgetScope, HoldCause, SessionId, StepKind, TaskId, UserId, WorktreeId};
+use model::{
+    Allowance, ApprovalId, BudgetScope, HoldCause, SessionId, StepKind, TaskId, TaskState, UserId, WorktreeId,
+};
 use serde_json::json;
 use store::{AtWork, BudgetStanding, Store, StoreError, TaskEnd, Waiting};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::cut::Cut;
-use super::told;
 use super::turn::{Turn, Wish};
+use super::{measured, told};
 use crate::{ActError, Runtime};
 
 /// Tasks that are at work at once.
@@ -245,6 +247,7 @@ impl Runtime {
             if !self.store.abandon_task(&task).await? {
                 continue;
             }
+            measured::ended(TaskState::Failed);
             let text = "nobody carries this out any more: the daemon ended, or could not keep how it went";
             let body = json!({ "state": "failed", "text": text, "run": task.run });
             self.journal.write_soon(task.session, Some(task.id), StepKind::Result, body).await;
@@ -417,7 +420,12 @@ async fn keep_end(store: &Store, work: &AtWork, end: &TaskEnd) -> Result<(), Sto
                 let task = work.task();
                 tracing::error!(%error, %task, "how a task ended could not be kept; it is tried again");
             }
-            done => return done,
+            done => {
+                if done.is_ok() {
+                    measured::ended(end.state);
+                }
+                return done;
+            }
         }
         tokio::time::sleep(wait).await;
         wait = wait.saturating_mul(2).min(AGAIN_AT_MOST);

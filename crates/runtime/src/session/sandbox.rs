@@ -13,8 +13,10 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use zeroize::Zeroizing;
@@ -73,6 +75,33 @@ pub(super) struct Agent {
     /// What its launcher told last of what it spends, when it did, and since when we know that.
     beat: Mutex<Option<(SystemTime, Instant)>>,
     complaints: tokio::task::JoinHandle<Vec<u8>>,
+}
+
+/// A pipe beside the report, by which the launcher tells what its network refuses; it goes when nobody reads any more.
+#[derive(Debug)]
+pub(super) struct Pipe {
+    path: PathBuf,
+    pub(super) from: pipe::Receiver,
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Pipe {
+    /// Made before the launcher is started, which looks for it.
+    pub(super) fn of(wanted: &Wanted) -> std::io::Result<Self> {
+        let path = wanted.state.join(format!("{}.seen", wanted.name));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+        let from = pipe::OpenOptions::new().open_receiver(&path)?;
+        Ok(Self { path, from })
+    }
 }
 
 /// Why there is no sandbox.

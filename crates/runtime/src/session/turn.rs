@@ -29,6 +29,7 @@ use super::agents::{How, Kind};
 use super::budget::Purse;
 use super::cut::Cut;
 use super::sandbox::{self, Agent, Ended, Layer, Wanted};
+use super::seen::Seen;
 use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
 use crate::Runtime;
@@ -316,15 +317,24 @@ impl<'a> Turn<'a> {
             How::Plain(_) => Some(mpsc::channel(16)).unzip(),
             How::Acp(_) => (None, None),
         };
+        let seen = match Seen::of(self.runtime, self.work, self.who, wanted) {
+            Ok(seen) => seen,
+            Err(error) => {
+                return Outcome::Failed(format!("what its network refuses could not be told: {error}"));
+            }
+        };
         let started = Agent::start(self.runtime.trees.launcher(), wanted, complains).await;
         let (agent, to, from) = match started {
             Ok(started) => started,
             Err(error) => return Outcome::Failed(error.to_string()),
         };
-        let (outcome, ended) = match how {
-            How::Plain(_) => self.listen(agent, to, (from, complaints), wanted, prompt).await,
-            How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
+        let talk = async {
+            match how {
+                How::Plain(_) => self.listen(agent, to, (from, complaints), wanted, prompt).await,
+                How::Acp(_) => self.converse(agent, to, from, wanted, prompt).await,
+            }
         };
+        let (outcome, ended) = seen.beside(talk).await;
         let rest = [self.told.rest(), self.complains.rest()].concat();
         self.tell(rest).await;
         self.settle_up(&ended.report).await;
@@ -528,7 +538,7 @@ impl<'a> Turn<'a> {
 }
 
 /// Waits until then; for ever if there is nothing to wait for.
-async fn due(at: Option<Instant>) {
+pub(super) async fn due(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

@@ -31,6 +31,10 @@ struct Entered {
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) allowed: u64,
+    /// Of these, what was looked into.
+    pub(super) inspected: u64,
+    /// What must not happen.
+    pub(super) findings: u64,
     /// By [`Cause`].
     refused: [u64; 3],
     pub(super) used: Used,
@@ -92,6 +96,17 @@ impl Tally {
             let Entered { connections, entered, left } = one;
             let told = format!("{connections} connections, {entered} bytes in, {left} bytes out");
             draft.with(format!("published_{port}"), told)
+        })
+    }
+
+    /// The sums so far, by verdict and cause, for whoever started the run.
+    pub(super) fn sums(&self, names: Counts) -> serde_json::Value {
+        let Used { connections, open, requests, sent, received, over } = self.used;
+        let [packet, rule, proxy] = self.refused;
+        json!({
+            "inspected": self.inspected, "passed": self.allowed.saturating_sub(self.inspected), "findings": self.findings,
+            "name": names.unlisted, "packet": packet, "rule": rule, "limit": over, "proxy": proxy,
+            "connections": connections, "open": open, "requests": requests, "sent": sent, "received": received,
         })
     }
 

@@ -16,6 +16,7 @@ use super::Summary;
 use super::asker::Askers;
 use super::counts::{Cause, Tally};
 use super::models::Models;
+use super::notices::{About, Notices, fields};
 use crate::commands::record::OwnRecord;
 use crate::commands::run::who;
 use crate::failure::Failure;
@@ -103,13 +104,15 @@ pub(super) struct Seen<'a> {
     refused: Kinds,
     /// What the person could not be told at once.
     unsaid: u64,
+    /// Told to whoever started the run.
+    pub(super) notices: Notices,
 }
 
 impl<'a> Seen<'a> {
     pub(super) fn new(record: &'a OwnRecord, run: RunId, watch: bool) -> Self {
         let (findings, refused) = (Kinds::default(), Kinds::default());
-        let (tally, models) = (Tally::default(), Models::default());
-        Self { record, run, watch, tally, models, askers: None, findings, refused, unsaid: 0 }
+        let (tally, models, notices) = (Tally::default(), Models::default(), Notices::default());
+        Self { record, run, watch, tally, models, askers: None, findings, refused, unsaid: 0, notices }
     }
 
     /// With who lives there, and which ports are published.
@@ -120,7 +123,17 @@ impl<'a> Seen<'a> {
     /// Records what is told, all of it at once.
     pub(super) fn take(&mut self, told: Vec<Told>) -> Result<(), Failure> {
         let drafts: Vec<Draft> = told.into_iter().filter_map(|one| self.draft(one)).collect();
-        if drafts.is_empty() { Ok(()) } else { self.record.append_all(&drafts) }
+        if !drafts.is_empty() {
+            self.record.append_all(&drafts)?;
+        }
+        self.notices.flush();
+        Ok(())
+    }
+
+    /// Tells the sums to whoever started the run.
+    pub(super) fn count(&mut self, names: Counts) {
+        self.notices.count(&self.tally, names);
+        self.notices.flush();
     }
 
     /// Records that a login is lent, or what became of one.
@@ -144,7 +157,7 @@ impl<'a> Seen<'a> {
         match told {
             Told::Unlisted(name) => {
                 let why = "no rule could allow this name; ask for `--allow HOST[:PORT]`";
-                self.refused(&name, &name, why)
+                self.refused(&name, &name, why, &[("host", &name)])
                     .then(|| self.entry(NAME, Decision::Refused).because(why).with("host", name))
             }
             Told::Packet(packet) => {
@@ -155,14 +168,12 @@ impl<'a> Seen<'a> {
                         "no rule lists this address, or it is not a connection; rules are about names, so ask for one by its name"
                     }
                 };
-                let place = packet.to.to_string();
-                let draft = || {
-                    let draft = self.entry(CONNECT, Decision::Refused).because(why).with("host", host);
-                    draft.with("port", packet.to.port().to_string()).with("protocol", kind)
-                };
-                let draft = draft();
+                let (place, port) = (packet.to.to_string(), packet.to.port().to_string());
+                let draft = self.entry(CONNECT, Decision::Refused).because(why).with("host", host.clone());
+                let draft = draft.with("port", port.clone()).with("protocol", kind);
                 self.tally.refused(Cause::Packet);
-                self.refused(&format!("{kind} {place}"), &place, why).then_some(draft)
+                let more = [("host", host.as_str()), ("port", port.as_str())];
+                self.refused(&format!("{kind} {place}"), &place, why, &more).then_some(draft)
             }
             Told::ManyNames => {
                 let many = egress::MANY_NAMES;
@@ -171,11 +182,14 @@ impl<'a> Seen<'a> {
                 );
                 self.found(&what, None)
             }
-            Told::ProxyGone(why) => Some(self.entry(PROXY, Decision::Failed).because(why)),
+            Told::ProxyGone(why) => Some(self.proxy(Decision::Failed, why)),
             Told::NoProxy(why) => {
                 self.tally.refused(Cause::Proxy);
-                self.refused("every connection", "every connection", &why)
-                    .then(|| self.entry(PROXY, Decision::Failed).because(why))
+                let every = "every connection";
+                self.refused.is_new(every, every, &why).then(|| {
+                    self.show(&format!("refused {every}: {why}"));
+                    self.proxy(Decision::Failed, why)
+                })
             }
             Told::Proxy(Report::Judged { wanted, verdict, address, from }) => {
                 self.judged(&wanted, verdict, address, from)
@@ -214,14 +228,16 @@ impl<'a> Seen<'a> {
                 let what = format!("the decoy in the variable {name} was about to be printed");
                 self.stood_still(&what);
                 self.findings.is_new(&what, "output", &what);
+                self.notices.tell(About::Found, &what, &what, &[("decoy", &name)]);
+                self.tally.findings += 1;
                 let draft = self.entry(FINDING, Decision::Noted).because(what);
                 Some(draft.with("decoy", name).with("sink", "output"))
             }
             Told::Proxy(Report::Unusable { generation, why }) => {
-                let draft = self.entry(PROXY, Decision::Refused).because(why);
+                let draft = self.proxy(Decision::Refused, why);
                 Some(draft.with("generation", generation.to_string()))
             }
-            Told::Proxy(Report::Broken { why }) => Some(self.entry(PROXY, Decision::Failed).because(why)),
+            Told::Proxy(Report::Broken { why }) => Some(self.proxy(Decision::Failed, why)),
             Told::Proxy(
                 Report::Holds { .. }
                 | Report::Authority { .. }
@@ -244,6 +260,7 @@ impl<'a> Seen<'a> {
         match verdict {
             Verdict::Allowed { rule, inspected } => {
                 self.tally.allowed += 1;
+                self.tally.inspected += u64::from(inspected);
                 let who = self.who(from);
                 // Most runs are watched by nobody, and have many of these.
                 if self.watch {
@@ -279,6 +296,10 @@ impl<'a> Seen<'a> {
         let who = self.who(from);
         let by = who.iter().map(|who| format!(" (by {who})")).collect::<String>();
         self.show(&format!("refused {what}: {why}{by}"));
+        let owned = fields(wanted);
+        let mut more: Vec<(&str, &str)> = owned.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        more.extend(who.iter().map(|who| ("by", who.as_str())));
+        self.notices.tell(About::Refused, what, &why, &more);
         let draft = about(self.entry(CONNECT, Decision::Refused), wanted).because(why);
         Some(who.into_iter().fold(draft, |draft, who| draft.with("process", who)))
     }
@@ -289,22 +310,33 @@ impl<'a> Seen<'a> {
     }
 
     /// Counts a refusal; true if it is to be recorded by itself.
-    fn refused(&mut self, what: &str, place: &str, why: &str) -> bool {
+    fn refused(&mut self, what: &str, place: &str, why: &str, more: &[(&str, &str)]) -> bool {
         let is_new = self.refused.is_new(what, place, why);
         if is_new {
+            self.notices.tell(About::Refused, what, why, more);
             self.show(&format!("refused {what}: {why}"));
         }
         is_new
     }
 
+    /// Something is the matter with the proxy.
+    fn proxy(&mut self, decision: Decision, why: String) -> Draft {
+        self.notices.tell(About::Proxy, "the proxy", &why, &[]);
+        self.entry(PROXY, decision).because(why)
+    }
+
     /// Records and tells of something that must not happen, the first time.
     fn found(&mut self, what: &str, wanted: Option<&Wanted>) -> Option<Draft> {
+        self.tally.findings += 1;
         let place = wanted.map(|wanted| format!("{}:{}", wanted.host, wanted.port)).unwrap_or_default();
         let kind = wanted.map_or_else(|| what.to_owned(), |wanted| format!("{what} ({})", short(wanted)));
         if !self.findings.is_new(&kind, &place, what) {
             return None;
         }
         self.unsaid += u64::from(!output::tell_now(&format!("found: {kind}")));
+        let owned = wanted.map(fields).unwrap_or_default();
+        let more: Vec<(&str, &str)> = owned.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        self.notices.tell(About::Found, &kind, what, &more);
         let draft = self.entry(FINDING, Decision::Noted).because(what);
         Some(wanted.into_iter().fold(draft, about))
     }
@@ -315,6 +347,8 @@ impl<'a> Seen<'a> {
         let what = format!("the decoy in the variable {name} was on its way to {place}");
         self.stood_still(&what);
         self.findings.is_new(&what, &place, &what);
+        self.notices.tell(About::Found, &what, &what, &[("decoy", name), ("host", &wanted.host)]);
+        self.tally.findings += 1;
         let sink = if wanted.port == 53 && wanted.method.is_none() { "name" } else { "proxy" };
         let draft = about(self.entry(FINDING, Decision::Noted).because(what), wanted);
         draft.with("decoy", name.to_owned()).with("sink", sink)
@@ -360,6 +394,7 @@ impl<'a> Seen<'a> {
         tally.end(counts);
         drafts.push(tally.entry(entry(COUNTS, Decision::Noted)));
         self.record.append_all(&drafts)?;
+        self.notices.end(&tally, counts);
         let findings = findings.into_iter().map(|(what, _, _)| what).collect();
         Ok(Summary {
             tally,

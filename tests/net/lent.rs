@@ -46,6 +46,43 @@ fn egr_13_the_secret_reaches_its_host_and_is_nowhere_inside() {
 }
 
 #[test]
+fn egr_13_content_of_each_kind_has_the_secret_as_its_reader_reads_it() {
+    const QUOTED: &str = r#"pa"ss\word&of=many/signs+and~such"#;
+    for who in EVERYONE {
+        let world = World::new(who);
+        let server = world.https(PUBLIC, &["site.test"]);
+        let script = "
+            printf 'key = %s\\n' \"$MY_KEY\" > file
+            say() { curl -fsS -o /dev/null \"$@\"; }
+            say -H 'Content-Type: text/plain' --data-binary @file https://site.test/text
+            say -H 'Content-Type: application/octet-stream' --data-binary @file https://site.test/bytes
+            say -F \"key=$MY_KEY\" -F 'file=@file' https://site.test/parts
+            say -H 'Content-Type:' --data-binary @file https://site.test/unnamed
+            say -H 'Content-Type: application/json' -d \"{\\\"key\\\":\\\"$MY_KEY\\\"}\" https://site.test/json
+            say -H 'Content-Type: application/vnd.api+json' -H 'Transfer-Encoding: chunked' -d \"{\\\"key\\\":\\\"$MY_KEY\\\"}\" https://site.test/json
+            say -H 'Content-Type: text/plain;charset=UTF-8' -d \"{\\\"key\\\":\\\"$MY_KEY\\\"}\" https://site.test/json
+            say -d \"key=$MY_KEY\" https://site.test/form";
+        let said = world.run_having(&[("MY_KEY", QUOTED)], &LENT, script).ok();
+        let seen = server.seen();
+        assert_eq!(seen.len(), 8, "{who:?} {:?} {}", server.asked(), said.err);
+        for request in seen {
+            let body = String::from_utf8(request.body.clone()).unwrap();
+            let times = match request.path() {
+                "/json" => {
+                    let json = body.lines().find(|line| line.starts_with('{')).unwrap();
+                    let parsed: serde_json::Value = serde_json::from_str(json).unwrap();
+                    usize::from(parsed["key"] == QUOTED)
+                }
+                "/form" => usize::from(body == "key=pa%22ss%5Cword%26of%3Dmany%2Fsigns%2Band~such"),
+                "/parts" => body.matches(QUOTED).count() - 1,
+                _ => usize::from(body == format!("key = {QUOTED}\n")),
+            };
+            assert_eq!(times, 1, "{who:?} {} {body}", request.path());
+        }
+    }
+}
+
+#[test]
 fn adv_c02_a_word_that_is_sent_to_another_host_is_refused_in_every_writing() {
     for who in EVERYONE {
         let world = World::new(who);

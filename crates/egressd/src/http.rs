@@ -40,7 +40,7 @@ use self::server::Pool;
 use crate::answers;
 use crate::connection::{Admitted, forbidden};
 use crate::house::House;
-use crate::lent::{Astray, Towards};
+use crate::lent::{Astray, Towards, Written};
 
 /// How long a connection may rest between requests.
 const RESTING: Duration = Duration::from_secs(120);
@@ -428,9 +428,7 @@ async fn fill(
     if let Err(astray) = lent.fill(request, towards) {
         return Ok(Err(astray));
     }
-    let kind = request.fields.only("content-type").unwrap_or_default().to_ascii_lowercase();
-    let is_form = kind.starts_with(b"application/x-www-form-urlencoded");
-    let is_json = kind.starts_with(b"application/json");
+    let kind = request.fields.only("content-type").unwrap_or_default().to_vec();
     let packing = Packing::of(&request.fields);
     let (most, most_unpacked) = match packing {
         Packing::Zstd => (MOST_OF_ZSTD, MOST_OF_UNPACKED_ZSTD),
@@ -439,7 +437,7 @@ async fn fill(
     let patience = match request.framing() {
         Framing::Length(count) if (1..=most).contains(&count) => HEAD,
         // Others may be talks that go on while the server answers, and so may these be.
-        Framing::Chunked if is_form || is_json => SOON,
+        Framing::Chunked if matches!(Written::of(&kind, b""), Written::Form | Written::Json) => SOON,
         _ => return Ok(Ok(())),
     };
     // What is kept as a whole is kept for few at a time.
@@ -468,13 +466,14 @@ async fn fill(
         let why = "the content cannot be unpacked, or is too long then, so it cannot be looked at";
         let plain = unpacked.as_deref().ok_or_else(|| Trouble::Refused(why.into()))?;
         // It goes on as it came unless something is put in, and nobody looks into it then.
-        if lent.fill_content(plain, !is_form, towards).is_ok_and(|new| new.is_none())
+        if lent.fill_content(plain, Written::of(&kind, plain), towards).is_ok_and(|new| new.is_none())
             && let Err(astray) = lent.watch().look(plain)
         {
             return Ok(Err(astray));
         }
     }
-    match lent.fill_content(unpacked.as_deref().unwrap_or(&content.held), !is_form, towards) {
+    let plain = unpacked.as_deref().unwrap_or(&content.held);
+    match lent.fill_content(plain, Written::of(&kind, plain), towards) {
         Ok(None) => {}
         Ok(Some(new)) => {
             request.fields.remove("content-encoding");

@@ -31,7 +31,7 @@ fn adv_c03_what_a_model_reads_has_neither_the_secret_nor_the_word() {
     let (lent, host) = (Lent::new(vec![loan]), host("api.test"));
     let towards = Towards { host: &host, port: 443, path: "/", is_private: true };
     let said = format!("{{\"said\":\"my key is {WORD}.\"}}");
-    let filled = lent.fill_content(said.as_bytes(), true, towards).unwrap().unwrap();
+    let filled = lent.fill_content(said.as_bytes(), Written::Json, towards).unwrap().unwrap();
     let stars = "*".repeat(WORD.len());
     assert_eq!(String::from_utf8(filled.to_vec()).unwrap(), said.replace(WORD, &stars));
     let asks = format!("POST /x?k={WORD} HTTP/1.1\r\nHost: api.test\r\nx-api-key: {WORD}\r\n\r\n");

@@ -168,6 +168,66 @@ fn adv_c03_an_answer_that_gives_the_secret_back_is_masked() {
     }
 }
 
+/// A server of one file that takes every way to ask for a part of it.
+fn in_parts(content: &'static [u8]) -> crate::world::Answers {
+    std::sync::Arc::new(move |request: &crate::world::Request| {
+        let asked = ["x-ms-range", "range", "request-range"].into_iter().find_map(|name| request.field(name));
+        let part = asked.and_then(|asked| {
+            let (first, last) = asked.strip_prefix("bytes=")?.split_once('-')?;
+            let last = last.parse().unwrap_or(content.len() - 1).min(content.len() - 1);
+            Some((first.parse::<usize>().ok()?, last))
+        });
+        match part {
+            Some((first, last)) if first <= last => {
+                let told = format!("Content-Range: bytes {first}-{last}/{}\r\n", content.len());
+                crate::world::answer("206 Partial Content", &told, &content[first..=last])
+            }
+            _ => crate::world::answer("200 OK", "Accept-Ranges: bytes\r\n", content),
+        }
+    })
+}
+
+#[test]
+fn egr_13_a_download_goes_on_where_it_was_cut_where_no_secret_could_be() {
+    let rules = "[[rule]]\nhost = \"other.test\"\nmethods = [\"GET\"]\npaths = [\"/**\"]\n";
+    for who in EVERYONE {
+        let world = World::new(who);
+        let content: &'static [u8] =
+            (0..100_000_u32).map(|at| at.to_le_bytes()[1]).collect::<Vec<u8>>().leak();
+        let server = world.answering(443, &["other.test", "site.test"], in_parts(content));
+        world.file("rules.toml", rules);
+        let script = "curl -fsS -r 5-9 -o part -w '%{http_code}\\n' https://other.test/file
+            curl -fsS -o whole https://other.test/file; head -c 60000 whole > cut
+            curl -fsS -C - -o cut -w '%{http_code} %{size_download}\\n' https://other.test/file; cmp whole cut";
+        let said = run(&world, &["--rules", "rules.toml"], script).ok();
+        assert_eq!(said.out, "206\n206 40000\n", "{who:?} {}", said.err);
+        let file = |name: &str| std::fs::read(world.project().join(name)).unwrap();
+        assert!(file("part") == content[5..=9] && file("cut") == content, "{who:?}");
+        // It was looked into all the same.
+        let entries = world.entries("network.connect");
+        let is_seen = |entry: &ledger::Entry| entry.detail.get("path").is_some_and(|path| path == "/file");
+        assert_eq!((entries.iter().filter(|entry| is_seen(entry)).count(), server.seen().len()), (3, 3));
+    }
+}
+
+#[test]
+fn adv_c03_a_secret_that_was_kept_does_not_come_back_in_parts() {
+    for who in EVERYONE {
+        let world = World::new(who);
+        let content = format!("kept: {SECRET}\n").leak().as_bytes();
+        let server = world.answering(443, &["site.test"], in_parts(content));
+        let script = "for name in Range Request-Range X-Ms-Range; do
+              for at in $(seq 6 5 47); do curl -fsS -w ' %{http_code}\\n' -H \"$name: bytes=$at-$at\" https://site.test/kept; done
+              curl -fsS -w ' %{http_code}\\n' -H \"$name: bytes=0-20\" https://site.test/kept
+              curl -fsS -w ' %{http_code}\\n' -H 'If-Range: \"x\"' -H \"$name: bytes=21-\" https://site.test/kept
+            done";
+        let said = run(&world, &[], script).ok();
+        let whole = format!("kept: {}\n 200\n", "*".repeat(SECRET.len()));
+        assert_eq!(said.out, whole.repeat(3 * 11), "{who:?} {}", said.err);
+        assert!(server.seen().iter().all(|request| !request.head.to_ascii_lowercase().contains("range")));
+    }
+}
+
 #[test]
 fn adv_c03_an_answer_that_escapes_a_few_signs_of_the_secret_is_masked_too() {
     for who in EVERYONE {

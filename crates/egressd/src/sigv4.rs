@@ -11,13 +11,15 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
+use crate::lent::RANGES;
+
 /// How a client says that it signs this way.
 const SCHEME: &str = "AWS4-HMAC-SHA256";
 /// The header that tells the digest of the content.
 const CONTENT: &str = "x-amz-content-sha256";
 
-/// Headers that requests with secrets do not keep, so that answers come whole and readable.
-const TAKEN: [&str; 3] = ["accept-encoding", "range", "if-range"];
+/// A header that requests with secrets do not always keep, beside [`RANGES`], so that answers come whole and readable.
+const TAKEN: &str = "accept-encoding";
 
 /// A request as it will be sent.
 pub(crate) struct Signed<'a> {
@@ -76,7 +78,8 @@ pub(crate) fn sign_again(request: &Signed<'_>, key: &str) -> Result<Zeroizing<St
     let authorization = one("authorization").ok_or("its signature cannot be read in one way only")?;
     let mut claim = Claim::read(authorization).ok_or("its signature cannot be read in one way only")?;
     // What we took away is not signed either.
-    claim.names.retain(|name| !TAKEN.contains(name) || request.headers.iter().any(|(own, _)| own == name));
+    let may_be_taken = |name: &str| name == TAKEN || RANGES.contains(&name);
+    claim.names.retain(|name| !may_be_taken(name) || request.headers.iter().any(|(own, _)| own == name));
     let at = one("x-amz-date").filter(|at| at.len() == 16 && at.starts_with(claim.day));
     let at = at.ok_or("it does not say when it was signed, in `X-Amz-Date`")?;
     let digest = match (one(CONTENT), request.content) {

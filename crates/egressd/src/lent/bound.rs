@@ -30,6 +30,19 @@ impl Lent {
         towards.is_private && self.loans.iter().zip(&self.paths).any(|(loan, paths)| is_bound(loan, paths))
     }
 
+    /// Whether a secret may be in what this host answers: one could have gone there, by any of its ports. One that only signs is
+    /// never sent.
+    pub(super) fn may_return(&self, towards: Towards<'_>) -> bool {
+        let host = towards.host.to_string();
+        let is_bound = |loan: &Loan, paths: &Rules| {
+            let mut ports = loan.paths.iter().flat_map(|rule| &rule.ports);
+            loan.hosts.iter().any(|(bound, _)| *bound == host)
+                || ports.any(|port| paths.connect(towards.host, *port).is_allowed())
+        };
+        let mut sent = self.loans.iter().zip(&self.paths).filter(|(loan, _)| !loan.signs && !loan.is_decoy);
+        sent.any(|(loan, paths)| is_bound(loan, paths))
+    }
+
     /// Whether something that could go to this host before is taken back now. Another value for the same word is no reason
     /// to end what is open.
     pub(crate) fn took_back(&self, before: &Self, towards: Towards<'_>) -> bool {
@@ -116,6 +129,41 @@ mod tests {
         let host: Host = "api.test".parse().unwrap();
         assert!(lent.concerns(Towards { host: &host, port: 8443, path: "/v2", is_private: true }));
         assert!(!lent.concerns(Towards { host: &host, port: 443, path: "/v1/x", is_private: true }));
+    }
+
+    #[test]
+    fn egr_13_only_hosts_that_could_have_a_secret_are_asked_for_whole_answers() {
+        let keeps = |lent: &Lent, host: &str, port: u16, is_private: bool| {
+            let text = "GET /x HTTP/1.1\r\nHost: api.test\r\nRange: bytes=5-9\r\nIf-Range: \"x\"\r\n\
+                        Request-Range: bytes=5-9\r\nx-ms-range: bytes=5-9\r\n\r\n";
+            let mut request = Request::parse(text.as_bytes()).unwrap();
+            let host: Host = host.parse().unwrap();
+            lent.fill(&mut request, Towards { host: &host, port, path: "/x", is_private }).unwrap();
+            let kept = request.fields.iter().filter(|(name, _)| name.to_ascii_lowercase().contains("range"));
+            match kept.count() {
+                0 => false,
+                4 => true,
+                some => panic!("{some}"),
+            }
+        };
+        // Whatever it is asked for, and wherever it listens; also what was taken back may be kept there.
+        for lent in [lent(false), lent(true)] {
+            for (host, port) in [("api.test", 8443), ("api.test", 443), ("all.test", 443), ("all.test", 8443)]
+            {
+                assert!(!keeps(&lent, host, port, true), "{host}:{port}");
+                assert!(!keeps(&lent, host, 80, false), "{host}");
+            }
+            assert!(keeps(&lent, "other.test", 443, true) && keeps(&lent, "x.api.test", 443, true));
+        }
+        let signs = |signs, is_decoy| {
+            let hosts = vec![("s3.test".into(), 443)];
+            let value = Value::new("a secret of some length".into());
+            Lent::new(vec![Loan { word: WORD.into(), value, hosts, signs, is_decoy, ..Loan::default() }])
+        };
+        // A key that only signs is never sent, and a decoy is no secret.
+        assert!(keeps(&signs(true, false), "s3.test", 443, true));
+        assert!(keeps(&signs(false, true), "s3.test", 443, true));
+        assert!(!keeps(&signs(false, false), "s3.test", 443, true));
     }
 
     #[test]

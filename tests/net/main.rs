@@ -8,6 +8,7 @@ mod asked;
 mod attacks;
 mod changed;
 mod clients;
+mod confined;
 mod crossing;
 mod daemon;
 mod decoys;

@@ -65,8 +65,9 @@ fn serve(line: &Line) -> io::Result<()> {
     };
     // A session of its own: where processors are shared by sessions, all that it does has the share of one, and others theirs.
     let _ = rustix::process::setsid();
-    confine::confine(user)?;
+    // What says how many there are lies in files that it is about to give up.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+    confine::confine(user)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let (house, said) = House::new();
     let house = Arc::new(house);

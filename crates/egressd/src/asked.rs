@@ -10,7 +10,7 @@ use egress::socks;
 use rules::Host;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answers;
 use crate::connection::{admit, reset};
@@ -126,6 +126,8 @@ async fn by_http(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
 }
 
 async fn by_socks(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
+    // For all that it says, however many pieces it comes in.
+    let until = Instant::now() + PATIENCE;
     let used = loop {
         match socks::greeting(&bytes) {
             Ok(Prefix::Whole { len, .. }) => break len,
@@ -135,7 +137,7 @@ async fn by_socks(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
                 return None;
             }
         }
-        if timeout(PATIENCE, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
+        if timeout_at(until, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
             return None;
         }
     };
@@ -153,8 +155,47 @@ async fn by_socks(inside: &mut TcpStream, mut bytes: Vec<u8>) -> Option<Asked> {
                 return None;
             }
         }
-        if timeout(PATIENCE, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
+        if timeout_at(until, first::more(inside, &mut bytes)).await.ok()?.ok()? == 0 {
             return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn adv_n16_whoever_asks_a_proxy_slowly_is_given_up() {
+        // Nothing at all; a head without an end; SOCKS in its greeting and after it.
+        let cases: [(&[u8], &[u8]); 4] = [
+            (b"", b""),
+            (b"CONNECT x:1 HTTP/1.1\r\nx: ", b"a"),
+            (b"\x05\xff", b"\0"),
+            (b"\x05\x01\0\x05\x01\0\x03\xff", b"a"),
+        ];
+        for (first, more) in cases {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let inside = listener.accept().await.unwrap().0;
+            let (house, _said) = House::new();
+            let begun = Instant::now();
+            let asks = async {
+                client.write_all(first).await.unwrap();
+                while client.write_all(more).await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            };
+            tokio::select! {
+                () = serve(Arc::new(house), inside) => {}
+                () = asks => panic!("it is not given up: {first:?}"),
+            }
+            let took = begun.elapsed();
+            assert!(took >= PATIENCE && took < PATIENCE * 2 + Duration::from_secs(2), "{first:?} {took:?}");
+            let _ = client.read_to_end(&mut Vec::new()).await;
         }
     }
 }

@@ -97,3 +97,32 @@ async fn addresses(rules: &Rules, host: &Host, port: u16) -> Result<Vec<SocketAd
     }
     Ok(found.into_iter().take(MOST).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use rules::Rule;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn adv_n16_an_address_that_does_not_answer_is_given_up() {
+        use rustix::net::{AddressFamily, SocketType};
+        // Whose queue is full: the kernel drops whoever else wants to connect, and says nothing.
+        let listener = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&listener).unwrap()).unwrap();
+        let wait = Duration::from_millis(200);
+        let connects = || std::net::TcpStream::connect_timeout(&address, wait);
+        let before: Vec<_> = std::iter::from_fn(|| connects().ok()).take(8).collect();
+        assert!(before.len() < 8, "the queue is never full");
+        let rule = Rule { ports: vec![address.port()], ..Rule::new(HOST_LOOPBACK) };
+        let (rules, host) = (Rules::compile(vec![rule]).unwrap(), HOST_LOOPBACK.parse().unwrap());
+        let begun = Instant::now();
+        let dialled = dial(&rules, &host, address.port()).await;
+        let took = begun.elapsed();
+        assert!(matches!(dialled, Err(NotDialled::Unanswered(..))), "{dialled:?}");
+        assert!(took >= DIALLING && took < DIALLING + Duration::from_secs(1), "{took:?}");
+    }
+}

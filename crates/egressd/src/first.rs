@@ -187,4 +187,41 @@ mod tests {
         assert_eq!(word(&[0x80, 0x2e]), None);
         assert_eq!(word(&[0x80, 0x2e, 7]).as_deref(), Some("Other"));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn adv_n16_whoever_does_not_say_what_they_want_is_given_up() {
+        use tokio::io::AsyncWriteExt;
+        // A greeting of TLS that is said to be long, and a request without an end.
+        let greeting = [&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3][..], &[0; 400]].concat();
+        let cases: [(Waits, &[u8], Duration); 4] = [
+            (Waits::Speaks, b"", PATIENCE),
+            (Waits::Speaks, &greeting, PATIENCE),
+            (Waits::Glances, b"GET /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", PATIENCE),
+            (Waits::Glances, b"", GLANCE),
+        ];
+        for (waits, said, bound) in cases {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let inside = listener.accept().await.unwrap().0;
+            let begun = Instant::now();
+            let says = async {
+                for byte in said {
+                    client.write_all(&[*byte]).await.unwrap();
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                std::future::pending::<()>().await;
+            };
+            let mut bytes = Vec::new();
+            let first = tokio::select! {
+                first = read(&inside, &mut bytes, waits) => first,
+                () = says => unreachable!("it waits for ever"),
+            };
+            let took = begun.elapsed();
+            assert!(took >= bound && took < bound + Duration::from_secs(2), "{waits:?} {said:?} {took:?}");
+            match bound {
+                GLANCE => assert!(matches!(first, Ok(First::Silent)), "{first:?}"),
+                _ => assert_eq!(first.unwrap_err().kind(), io::ErrorKind::TimedOut),
+            }
+        }
+    }
 }

@@ -11,6 +11,8 @@ mod client;
 mod content;
 mod gathered;
 mod judge;
+#[cfg(test)]
+mod late;
 mod login;
 mod messages;
 mod paced;
@@ -22,14 +24,14 @@ pub(crate) mod two;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use egress::control::{Report, Verdict, Wanted};
 use egress::http1::{Framing, HeadEnd, Request, Upgrade};
 use rules::{Answer, Host};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::carry::{Counted, Ended, Guard};
 use self::client::Client;
@@ -491,7 +493,7 @@ async fn fill(
 struct Limit {
     bytes: Option<u64>,
     seconds: Option<u64>,
-    until: Option<tokio::time::Instant>,
+    until: Option<Instant>,
 }
 
 impl Limit {
@@ -503,7 +505,7 @@ impl Limit {
         let all = way.house.quota.limits();
         let bytes = answer.map(|answer| answer.bytes).into_iter().chain(all.answer_bytes).min();
         let seconds = answer.map(|answer| answer.seconds).into_iter().chain(all.answer_seconds).min();
-        let until = seconds.map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
+        let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         Self { bytes, seconds, until }
     }
 

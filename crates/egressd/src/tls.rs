@@ -30,7 +30,7 @@ use crate::connection::{Admitted, reset};
 use crate::http::{Read, Way, Wire, talk, two};
 
 /// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(15);
+pub(crate) const HANDSHAKE: Duration = Duration::from_secs(15);
 /// The most hosts that a certificate is kept for.
 const MOST_KEPT: usize = 1024;
 /// What the versions of HTTP are called in a greeting.
@@ -172,6 +172,15 @@ impl Client {
     fn new() -> Result<Self, String> {
         static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
         CLIENT.get_or_init(trusting).clone()
+    }
+
+    /// For a server that never says who it is.
+    #[cfg(test)]
+    pub(crate) fn trusting_nobody() -> Self {
+        let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+        let config = builder.unwrap().with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+        let config = Arc::new(config);
+        Self { with_two: Arc::clone(&config), without: config }
     }
 
     /// Greets a server, which must be who it was judged to be. True: it will speak HTTP/2.

@@ -251,7 +251,8 @@ async fn reply(
     let (head, body) = match replies {
         Replies::One(from, bytes) => {
             let mut reader = Read { stream: from, bytes: std::mem::take(*bytes) };
-            let head = timeout(ANSWER, reader.head(ANSWER, None)).await;
+            // Whoever says nothing for too long has not ended.
+            let head = timeout(ANSWER, reader.head(ANSWER * 2, None)).await;
             **bytes = reader.bytes;
             let ended = || Trouble::Odd("the server ended without an answer".into());
             (head.map_err(|_| late())??.ok_or_else(ended)?, None)

@@ -2,13 +2,11 @@
 //!
 //! Invariant: what is sent to the place where a login is renewed reaches nobody, whatever it is.
 
-use std::time::Instant;
-
 use egress::control::{Verdict, Wanted};
 use egress::http1::Request;
 use egress::login::Login;
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::carry::Counted;
 use super::client::Client;

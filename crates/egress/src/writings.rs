@@ -29,6 +29,10 @@ pub fn disguised(text: &[u8]) -> Vec<Vec<u8>> {
     all.push(each(text, or_plain(|byte| format!("\\u{byte:04x}"))));
     all.push(each(text, or_plain(|byte| format!("\\u{byte:04X}"))));
     all.push(text.iter().rev().copied().collect());
+    all.extend(base_32_within(text).into_iter().flat_map(|code| [code.to_ascii_uppercase(), code]));
+    all.push(wide(text));
+    let twice = |code: Vec<u8>| base_64(&code, &STANDARD);
+    all.extend([&STANDARD, &URL_SAFE].into_iter().flat_map(|engine| base_64(text, engine)).flat_map(twice));
     let mut seen = std::collections::HashSet::new();
     all.retain(|writing| !writing.is_empty() && seen.insert(writing.clone()));
     all
@@ -101,6 +105,23 @@ fn base_64(text: &[u8], engine: &impl base64::Engine) -> Vec<Vec<u8>> {
     (0..3).filter_map(middle).collect()
 }
 
+/// The same in base 32.
+fn base_32_within(text: &[u8]) -> Vec<Vec<u8>> {
+    let middle = |before: usize| {
+        let code = base_32(&behind(text, before));
+        let (from, to) = ((before * 8).div_ceil(5), (before + text.len()) * 8 / 5);
+        code.get(from..to).map(<[u8]>::to_vec)
+    };
+    (0..5).filter_map(middle).collect()
+}
+
+/// In UTF-16, from the first letter to the last, so that it does not matter which byte of each comes first.
+fn wide(text: &[u8]) -> Vec<u8> {
+    let mut wide: Vec<u8> = text.iter().flat_map(|byte| [*byte, 0]).collect();
+    wide.pop();
+    wide
+}
+
 /// Only whole letters.
 pub(crate) fn base_32(bytes: &[u8]) -> Vec<u8> {
     let bits = bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect::<Vec<u8>>();
@@ -144,5 +165,36 @@ mod tests {
         }
         assert_eq!(base_32(b"fooba"), b"mzxw6ytb");
         assert!(disguised(b"").is_empty());
+    }
+
+    #[test]
+    fn adv_c02_a_text_is_known_in_base_32_utf_16_and_base_64_twice_whatever_stands_around_it() {
+        for text in ["sk-ant-api03-WORDwordWORDword0123456789", "8 letter", "a?b~c>d\u{7f}e\u{fc}\u{ff}/?"] {
+            let all = disguised(text.as_bytes());
+            let has = |code: &[u8]| all.iter().any(|one| code.windows(one.len()).any(|part| part == one));
+            for (before, after) in (0..6).flat_map(|before| (0..6).map(move |after| (before, after))) {
+                let whole = [vec![b'x'; before], text.as_bytes().to_vec(), vec![0xff; after]].concat();
+                let code = base_32(&whole);
+                assert!(has(&code) && has(&code.to_ascii_uppercase()), "{text} {before} {after}");
+                for engine in [&STANDARD, &URL_SAFE] {
+                    let once = engine.encode(&whole);
+                    assert!(has(STANDARD.encode(&once).as_bytes()), "{text} {before} {after}");
+                    // Behind something in the outer writing too.
+                    for more in ["", "k", "ke"] {
+                        let twice = URL_SAFE.encode(format!("{more}{once}\n"));
+                        assert!(has(twice.as_bytes()), "{text} {before} {after} {more}");
+                    }
+                }
+            }
+            if text.is_ascii() {
+                let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+                let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+                assert!(has(&little) && has(&big));
+            }
+        }
+        // What stands for other texts is none of it.
+        let all = disguised(b"sk-ant-api03-WORDwordWORDword0123456789");
+        let other = base_32(b"sk-ant-api03-OTHERotherOTHERother012345");
+        assert!(!all.iter().any(|one| other.windows(one.len()).any(|part| part == one)));
     }
 }

@@ -164,6 +164,7 @@ async fn ses_14_what_an_editor_gets_keeps_the_contract() {
             scene: Box::new(scene),
             cwd: "/".into(),
             made,
+            sign_in: None,
             asking_mode: None,
             patience: Duration::from_secs(100),
         };

@@ -9,6 +9,7 @@ mod attacks;
 mod changed;
 mod clients;
 mod confined;
+mod conforms;
 mod crossing;
 mod daemon;
 mod decoys;

@@ -23,6 +23,7 @@ fn subject(folder: &tempfile::TempDir) -> Subject {
         scene: Box::new(scene),
         cwd: folder.path().to_owned(),
         made: folder.path().join("made.txt"),
+        sign_in: None,
         asking_mode: Some("careful".to_owned()),
         patience: Duration::from_secs(60),
     }

@@ -34,6 +34,7 @@ fn subject(world: &World, started_by: fn(Command) -> Command) -> Subject {
         scene: Box::new(scene),
         cwd: world.tree(),
         made: world.tree().join("made.txt"),
+        sign_in: None,
         asking_mode: Some("supervised".to_owned()),
         patience: Duration::from_secs(60),
     }

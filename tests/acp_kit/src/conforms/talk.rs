@@ -51,6 +51,9 @@ impl Talk {
         let (agent, heard) = acp::connect(started.to, started.from, limits(subject));
         let talk = Self { agent, heard, odd: Vec::new(), session: None, kill: started.kill };
         talk.agent.initialize("conforms", "1").await?;
+        if let Some(method) = &subject.sign_in {
+            talk.agent.authenticate(method).await?;
+        }
         Ok(talk)
     }
 

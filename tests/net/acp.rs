@@ -88,7 +88,8 @@ pub fn openai(request: &Request, key: &str) -> Vec<u8> {
             json!({ "type": "custom_tool_call", "id": "c_0", "call_id": "call_0", "name": "apply_patch", "input": patch })
         }
         1 => {
-            let arguments = json!({ "cmd": command(key) }).to_string();
+            // After ten seconds, if nothing is said, it goes on beside the command: on a machine with much to do its commit came too late.
+            let arguments = json!({ "cmd": command(key), "yield_time_ms": 30_000 }).to_string();
             json!({ "type": "function_call", "id": "c_1", "call_id": "call_1", "name": "exec_command", "arguments": arguments })
         }
         _ => {
@@ -337,7 +338,9 @@ impl Stage {
         assert_eq!(client.end(), ends_by_itself);
         assert!(!self.world.project().join("made.txt").exists(), "it is in a layer");
         let done = self.applied();
-        assert_eq!(done["branch"]["became"], "moved", "{done}");
+        let last = || self.server.seen().iter().rfind(|one| one.head.starts_with("POST ")).cloned();
+        let asked = || last().map(|one| String::from_utf8_lossy(&one.body).into_owned());
+        assert_eq!(done["branch"]["became"], "moved", "{done} {:?}", asked());
         assert_eq!(std::fs::read_to_string(self.world.project().join("made.txt")).unwrap(), MADE);
         assert_eq!(self.git(&["log", "--format=%s"]), "by the agent\nfirst");
         assert_eq!(self.git(&["status", "--porcelain"]), "");

@@ -93,8 +93,17 @@ impl Daemon {
 
     /// Resident memory in MiB.
     pub(crate) fn resident(&self) -> anyhow::Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory that it has had so far, in MiB.
+    pub(crate) fn peak(&self) -> anyhow::Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, what: &str) -> anyhow::Result<f64> {
         let text = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let line = text.lines().find_map(|line| line.strip_prefix(what)).context("no such memory")?;
         let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
         Ok(kib / 1024.0)
     }

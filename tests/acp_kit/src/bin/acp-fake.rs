@@ -6,7 +6,7 @@
 //! | `stall WORDS` | says them, and nothing more until it is stopped |
 //! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
 //! | `spend CENTS` | tells that this was spent, and waits a little |
-//! | `pace COUNT MILLIS` | says the time in nanoseconds so often, with that much between |
+//! | `pace COUNT MILLIS` | says a number, from 0 on, and the time in nanoseconds so often, with that much between; in the end, also when it is cancelled, how often |
 //! | `run WORDS` | runs them in a shell, and says how that ended |
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
@@ -223,9 +223,11 @@ impl Fake {
                 let (count, millis) = rest.split_once(' ').unwrap_or((rest, "20"));
                 let every = Duration::from_millis(millis.parse().unwrap_or(20));
                 let mut next = Instant::now();
-                for _ in 0..count.parse::<u64>().unwrap_or_default() {
+                let mut said = 0;
+                for n in 0..count.parse::<u64>().unwrap_or_default() {
                     let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
-                    update(session, &chunk("agent_message_chunk", &format!("{now} ")));
+                    update(session, &chunk("agent_message_chunk", &format!("{n}:{now} ")));
+                    said = n + 1;
                     next += every;
                     std::thread::sleep(next.saturating_duration_since(Instant::now()));
                     if self.cancelled.load(Ordering::SeqCst) {
@@ -233,6 +235,7 @@ impl Fake {
                         break;
                     }
                 }
+                update(session, &chunk("agent_message_chunk", &format!("all:{said} ")));
             }
             "recall" => {
                 let before = self.before.lock().unwrap().clone();

@@ -279,6 +279,11 @@ impl Set {
         if matches!(host, Host::Address(own) if *own != address) {
             return Err(Why::OtherAddress.into());
         }
+        // An address that is denied is not reached by a name of it either.
+        let denied = self.addresses.get(&address).and_then(|ports| ports.at(port));
+        if let Some(rule) = denied.and_then(|site| site.deny.whole) {
+            return Err(No::Denied(rule));
+        }
         match (address::kind(address), pinned) {
             (Kind::Never(reason), _) => Err(Why::Never(reason).into()),
             (Kind::Public | Kind::Private(_), Some(rule)) => Ok((*rule, look)),

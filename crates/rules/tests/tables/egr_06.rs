@@ -175,6 +175,24 @@ fn egr_06_special_addresses_are_refused_as_literal_and_as_answer() {
 }
 
 #[test]
+fn egr_06_an_address_that_is_denied_is_not_reached_by_a_name_of_it() {
+    let deny = |host: &str| Rule { deny: true, ..Rule::new(host) };
+    let all = |denied: Rule| Rules::compile(vec![Rule::new("**.x.example"), denied]).unwrap();
+    let host: Host = "a.x.example".parse().unwrap();
+    for (denied, to, is_allowed) in [
+        ("203.0.113.7", "203.0.113.7", false),
+        ("203.0.113.7", "203.0.113.8", true),
+        ("[2606:4700:0::1]", "2606:4700::1", false),
+        ("2606:4700::1", "2606:4700::2", true),
+    ] {
+        let rules = all(deny(denied));
+        assert_eq!(rules.dial(&host, 443, address(to)).is_allowed(), is_allowed, "{denied} {to}");
+    }
+    let elsewhere = all(Rule { ports: vec![80], ..deny("203.0.113.7") });
+    assert!(elsewhere.dial(&host, 443, address("203.0.113.7")).is_allowed());
+}
+
+#[test]
 fn egr_06_what_is_never_reached_cannot_be_listed() {
     for (text, _) in NEVER {
         assert!(Rules::compile(vec![Rule::new(text)]).is_err(), "{text}");

@@ -491,8 +491,11 @@ fn acc_08_a_run_that_is_kept_within_hosts_reaches_no_others() {
             (&["--within=site.test:443"], ""),
             (&["--within=other.test"], ""),
             (&["--within=**", "--never=site.test"], "both\n"),
+            (&["--never=SITE.test."], "both\n"),
+            // Nor by what would be learnt.
+            (&["--learn=new", "--within=site.test"], "site\n"),
         ] {
-            let options = [&["--allow=site.test:80", "--allow=both.test:80"], within].concat();
+            let options = [&["--allow=Site.test.:80", "--allow=both.test:80"], within].concat();
             assert_eq!(world.run(&options, script).ok().out, reached, "{within:?} {who:?}");
         }
     }

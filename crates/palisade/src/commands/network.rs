@@ -39,7 +39,7 @@ use self::ask::{Asking, Remembers, Unknown};
 use self::asker::Askers;
 use self::bundle::Bundle;
 pub(super) use self::change::Kept;
-use self::change::{Change, Started, stays_here};
+use self::change::{Bounds, Change, Started, stays_here};
 use self::counts::Tally;
 use self::learn::Learnt;
 use self::login::Own;
@@ -148,17 +148,8 @@ impl Network {
         if args.local_only {
             stays_here(&written).map_err(|why| Failure::Sandbox(why, 125))?;
         }
-        if !args.within.is_empty() {
-            let hosts = |all: &[String]| {
-                let one = |text: &String| {
-                    rules::Hosts::parse(text).map_err(|error| {
-                        Failure::Sandbox(format!("--within, --never: `{text}`: {error}"), 125)
-                    })
-                };
-                all.iter().map(one).collect::<Result<Vec<_>, _>>()
-            };
-            written = rules::cut(written, &hosts(&args.within)?, &hosts(&args.never)?);
-        }
+        let bounds = Bounds::of(&args.within, &args.never).map_err(|why| Failure::Sandbox(why, 125))?;
+        written = bounds.keep(written);
         let is_idle = loans.is_empty() && doors.ports().is_empty() && matches!(unknown, Unknown::Refused);
         if written.is_empty() && is_idle {
             return Ok(None);
@@ -188,6 +179,7 @@ impl Network {
             looks,
             settings: home.settings.clone(),
             lent: lent_to(&loans),
+            bounds,
         };
         let mut front = Front::new(written, loans, program()?, user).map_err(|faults| wrong(&faults))?;
         if !matches!(unknown, Unknown::Refused) {
@@ -254,7 +246,8 @@ impl Network {
             );
         }
         let seen = Seen::new(record, run.clone(), watch).with(Askers::new(held.inhabitants(asked)), ports);
-        let asking = Asking::new(self.unknown, self.remembers, record, run.clone());
+        let bounds = self.started.bounds.clone();
+        let asking = Asking::new(self.unknown, bounds, self.remembers, record, run.clone());
         let (untold, was_stolen, stops) = (Vec::new(), false, false);
         let (front, lines, command, renewal, _bundle) =
             (self.front, self.lines, self.command, self.renewal, self.bundle);

@@ -12,6 +12,7 @@ use ledger::{Decision, Draft};
 use rules::{Access, Rule};
 use sandbox::RunId;
 
+use super::change::Bounds;
 use super::learn::Learnt;
 use crate::commands::record::OwnRecord;
 use crate::commands::remembered;
@@ -59,6 +60,7 @@ type Destination = (String, u16);
 /// The questions of one run.
 pub(super) struct Asking<'a> {
     pub(super) unknown: Unknown,
+    bounds: Bounds,
     remembers: Remembers,
     record: &'a OwnRecord,
     run: RunId,
@@ -68,9 +70,15 @@ pub(super) struct Asking<'a> {
 }
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(unknown: Unknown, remembers: Remembers, record: &'a OwnRecord, run: RunId) -> Self {
+    pub(super) fn new(
+        unknown: Unknown,
+        bounds: Bounds,
+        remembers: Remembers,
+        record: &'a OwnRecord,
+        run: RunId,
+    ) -> Self {
         let (waits, once) = (VecDeque::new(), HashMap::new());
-        Self { unknown, remembers, record, run, waits, once }
+        Self { unknown, bounds, remembers, record, run, waits, once }
     }
 
     /// Takes what the proxy said about destinations.
@@ -104,8 +112,11 @@ impl<'a> Asking<'a> {
     }
 
     fn asked(&mut self, front: &mut Front, destination: Destination) -> Result<(), Failure> {
+        // Nobody is asked about what no answer may open.
+        let is_beyond = !self.bounds.admit(&self.rule(&destination, "asked"));
         match &mut self.unknown {
             Unknown::Refused => front.refuse(Some(destination)),
+            Unknown::Asked | Unknown::Learnt(_) if is_beyond => front.refuse(Some(destination)),
             // A proxy that was started anew asks again.
             Unknown::Asked if self.waits.contains(&destination) => {}
             Unknown::Asked if self.waits.len() < MOST_WAITING => self.waits.push_back(destination),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use egress::Front;
 use ledger::{Decision, Draft};
-use rules::{Access, HOST_LOOPBACK, Host, Limits, Look, Rule, Rules};
+use rules::{Access, HOST_LOOPBACK, Host, Hosts, Limits, Look, Rule, Rules};
 use sandbox::RunId;
 use sandbox::receipt::Digest;
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,43 @@ impl Kept {
     }
 }
 
+/// Hosts that a run is kept within, whatever rules allow now or later; none: it is not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bounds(Option<(Vec<Hosts>, Vec<Hosts>)>);
+
+impl Bounds {
+    /// What was typed: these and no others, and not these.
+    pub(super) fn of(within: &[String], never: &[String]) -> Result<Self, String> {
+        let hosts = |all: &[String]| {
+            let one = |text: &String| {
+                Hosts::parse(text).map_err(|error| format!("--within, --never: `{text}`: {error}"))
+            };
+            all.iter().map(one).collect::<Result<Vec<_>, _>>()
+        };
+        let (mut within, never) = (hosts(within)?, hosts(never)?);
+        if within.is_empty() && never.is_empty() {
+            return Ok(Self::default());
+        }
+        if within.is_empty() {
+            within.push(Hosts::all());
+        }
+        Ok(Self(Some((within, never))))
+    }
+
+    /// What is left of rules.
+    pub(super) fn keep(&self, rules: Vec<Rule>) -> Vec<Rule> {
+        match &self.0 {
+            Some((within, never)) => rules::cut(rules, within, never),
+            None => rules,
+        }
+    }
+
+    /// Whether something is left of a rule that allows.
+    pub(super) fn admit(&self, rule: &Rule) -> bool {
+        self.keep(vec![rule.clone()]).iter().any(|left| !left.deny)
+    }
+}
+
 /// What a run was started with, as far as its rules have to go with it.
 #[derive(Debug)]
 pub(super) struct Started {
@@ -56,6 +93,7 @@ pub(super) struct Started {
     pub(super) settings: PathBuf,
     /// Where secrets go that are lent.
     pub(super) lent: Vec<(String, u16)>,
+    pub(super) bounds: Bounds,
 }
 
 /// Changes the rules of one run.
@@ -97,7 +135,8 @@ impl Started {
         if is_cut {
             return Err("it was cut off from the network for good".into());
         }
-        let mut rules: Vec<Rule> = serde_json::from_slice(written).map_err(|error| error.to_string())?;
+        let rules: Vec<Rule> = serde_json::from_slice(written).map_err(|error| error.to_string())?;
+        let mut rules = self.bounds.keep(rules);
         if self.local_only {
             stays_here(&rules)?;
         }
@@ -170,6 +209,7 @@ mod tests {
             looks: true,
             settings: PathBuf::from("/nonexistent"),
             lent: vec![("api.site.test".into(), 443)],
+            bounds: Bounds::default(),
         }
     }
 
@@ -201,6 +241,22 @@ mod tests {
         ] {
             let refused = fits(&started, rules).unwrap_err();
             assert!(refused.contains(why), "{rules}: {refused}");
+        }
+        // What a run was kept within holds for other rules as well.
+        let named = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
+        let kept = |within: &[&str], never: &[&str]| Started {
+            bounds: Bounds::of(&named(within), &named(never)).unwrap(),
+            ..started()
+        };
+        let both = "[[rule]]\nhost = 'A.site.test'\n[[rule]]\nhost = 'b.site.test.'";
+        for (started, left) in [
+            (kept(&["a.site.test"], &[]), &["a.site.test"][..]),
+            (kept(&[], &["b.site.test"]), &["a.site.test"]),
+            (kept(&["**"], &["*.site.test"]), &[]),
+        ] {
+            let rules = fits(&started, both).unwrap();
+            assert_eq!(rules.iter().map(|rule| rule.host.as_str()).collect::<Vec<_>>(), left);
+            assert!(!started.bounds.admit(&Rule::new("b.site.test")));
         }
         assert!(started().fitting(true, b"[]").is_err(), "cut off is cut off");
         assert!(started().fitting(false, b"[{\"host\": \"x.test\", \"speed\": 1}]").is_err());

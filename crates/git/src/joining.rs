@@ -203,7 +203,10 @@ impl Repository {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(RepositoryError::File(own, error))
             }
-            _ => Ok(()),
+            _ => {
+                self.reclaim();
+                Ok(())
+            }
         }
     }
 

@@ -271,7 +271,13 @@ impl Repository {
                 self.in_it(&["update-ref", "-d", &reference, base])?;
             }
         }
+        self.reclaim();
         Ok(())
+    }
+
+    /// Room of trees that are gone. If it cannot be had now, it is had when the next one goes.
+    pub(crate) fn reclaim(&self) {
+        let _ = Stores::of(&self.directory()).and_then(|stores| stores.reclaim());
     }
 
     /// The newest commits that are in `to` and not in `from`.

@@ -3,7 +3,8 @@
 //!
 //! Whoever is given the first and one of the second has the whole history of one tree and nothing of the others. The repository itself
 //! finds all of it, as alternates. Invariants: the base has everything that a branch of the origin reaches before that branch is
-//! written down; objects are added, never removed; a place is known to the repository before an object is put there.
+//! written down; objects are added, never removed; a place is known to the repository before an object is put there, and as long as
+//! one is there.
 //! Not here: who is given which ([`crate`] knows of no sandboxes).
 
 use std::fs::File;
@@ -11,16 +12,24 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::repository::RepositoryError;
 use crate::{Git, GitError};
 
 /// Where they lie in a git directory.
 const PLACE: &str = "palisade";
+/// What is about to be put somewhere begins with this.
+const NEW: &str = "new-";
 /// Branches of where a repository came from.
 const THEIRS: &str = "refs/remotes/origin/";
+/// How long somebody else who changes something is waited for.
+const WAIT: Duration = if cfg!(test) { Duration::from_secs(2) } else { Duration::from_mins(2) };
+/// What nobody finished in this time is nobody's any more.
+const STALE: Duration = Duration::from_hours(24);
 /// The longest list of alternates that is read.
 const MOST_LISTED: u64 = 16 << 20;
 
@@ -69,6 +78,11 @@ impl Stores {
         self.directory.join(PLACE).join("own").join(tree)
     }
 
+    /// Where it is written down up to which commit a tree's own place is known to have everything.
+    fn noted(&self, tree: &str) -> PathBuf {
+        self.directory.join(PLACE).join("tips").join(tree)
+    }
+
     /// Git, which finds everything and puts what is new into one of these places.
     #[must_use]
     pub fn filling(&self, place: &Path) -> Git {
@@ -97,12 +111,13 @@ impl Stores {
         }
         let Some(tip) = tip else { return Ok(()) };
         // What was looked at before needs no git: each start waits for this.
-        let noted = own.with_extension("tip");
+        let noted = self.noted(tree);
         if known.iter().any(|id| id == tip) || std::fs::read_to_string(&noted).is_ok_and(|seen| seen == tip) {
             return Ok(());
         }
         let sees = self.git.apart(&own, &[self.base()]);
         self.complete(&own, &sees, &[tip.to_owned()], known)?;
+        self.folder(&self.directory.join(PLACE).join("tips"))?;
         self.write(&noted, tip.as_bytes())
     }
 
@@ -169,10 +184,18 @@ impl Stores {
         let path = self.directory.join(PLACE).join("lock");
         let locked = || -> io::Result<File> {
             let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+            let until = Instant::now() + WAIT;
             loop {
-                match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    done => return Ok(done.map(|()| file)?),
+                match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    Ok(()) => return Ok(file),
+                    Err(Errno::WOULDBLOCK | Errno::INTR) if Instant::now() < until => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    Err(Errno::WOULDBLOCK) => {
+                        let why = "somebody else is at work in it, and takes long; try again";
+                        return Err(io::Error::new(io::ErrorKind::WouldBlock, why));
+                    }
+                    Err(error) => return Err(error.into()),
                 }
             }
         };
@@ -184,12 +207,7 @@ impl Stores {
         let info = self.directory.join("objects/info");
         let list = info.join("alternates");
         let failed = |error| RepositoryError::File(list.clone(), error);
-        let known = match std::fs::metadata(&list) {
-            Ok(found) if found.len() > MOST_LISTED => return Err(failed(io::ErrorKind::FileTooLarge.into())),
-            Ok(_) => std::fs::read_to_string(&list).map_err(failed)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(failed(error)),
-        };
+        let known = listed_in(&list).map_err(failed)?;
         if known.lines().any(|line| line == name) {
             return Ok(());
         }
@@ -197,17 +215,55 @@ impl Stores {
         self.write(&list, format!("{known}{name}\n").as_bytes())
     }
 
-    /// A file, whole or as it was, of whoever the repository belongs to.
+    /// Takes away the places of trees that are gone, where nothing was put, and what somebody left who did not come to an end.
+    pub(crate) fn reclaim(&self) -> Result<(), RepositoryError> {
+        let _alone = self.alone()?;
+        let is_gone = |name: &str| !self.directory.join("worktrees").join(name).exists();
+        let gone: Vec<String> =
+            names(&self.all().join("own")).filter(|name| is_gone(name) && is_bare(&self.own(name))).collect();
+        if !gone.is_empty() {
+            let list = self.directory.join("objects/info/alternates");
+            let known = listed_in(&list).map_err(|error| RepositoryError::File(list.clone(), error))?;
+            let place = |line: &str| line.strip_prefix(&format!("../{PLACE}/own/")).map(str::to_owned);
+            let stays = |line: &&str| place(line).is_none_or(|name| !gone.contains(&name));
+            let left: String = known.lines().filter(stays).map(|line| format!("{line}\n")).collect();
+            self.write(&list, left.as_bytes())?;
+        }
+        for name in &gone {
+            let own = self.own(name);
+            // Nothing but empty directories: what is put there meanwhile stays.
+            for folder in [own.join("pack"), own.join("info"), own.clone()] {
+                let _ = std::fs::remove_dir(folder);
+            }
+            let _ = std::fs::remove_file(self.noted(name));
+        }
+        for name in names(&self.all()).filter(|name| name.starts_with(NEW)) {
+            let path = self.all().join(name);
+            let age = path.symlink_metadata().and_then(|found| found.modified()).map(|at| at.elapsed());
+            if matches!(age, Ok(Ok(age)) if age > STALE) {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// A file, whole or as it was, of whoever the repository belongs to. Many may write the same one at once.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), RepositoryError> {
-        let new = path.with_extension("new");
+        let failed = |error| RepositoryError::File(path.to_owned(), error);
+        let mut name = [0; 16];
+        getrandom::fill(&mut name).map_err(|error| failed(io::Error::other(error.to_string())))?;
+        let new = self.all().join(format!("{NEW}{:032x}", u128::from_ne_bytes(name)));
         let written = || -> io::Result<()> {
-            let mut file = File::create(&new)?;
+            let mut file = File::create_new(&new)?;
             file.write_all(bytes)?;
             file.sync_data()?;
             self.hand_over(&new)?;
             std::fs::rename(&new, path)
         };
-        written().map_err(|error| RepositoryError::File(path.to_owned(), error))
+        written().map_err(|error| {
+            let _ = std::fs::remove_file(&new);
+            failed(error)
+        })
     }
 
     /// A directory and those above it, of whoever the repository belongs to.
@@ -231,6 +287,29 @@ impl Stores {
         let owner = std::fs::metadata(&self.directory)?;
         std::os::unix::fs::lchown(path, Some(owner.uid()), Some(owner.gid()))
     }
+}
+
+/// The lines of a list of alternates; none if it is not there.
+fn listed_in(list: &Path) -> io::Result<String> {
+    match std::fs::metadata(list) {
+        Ok(found) if found.len() > MOST_LISTED => Err(io::ErrorKind::FileTooLarge.into()),
+        Ok(_) => std::fs::read_to_string(list),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn names(folder: &Path) -> impl Iterator<Item = String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok())
+}
+
+/// Whether there is no object in a place.
+fn is_bare(place: &Path) -> bool {
+    let known = ["pack", "info"];
+    place.is_dir()
+        && names(place)
+            .all(|name| known.contains(&name.as_str()) && names(&place.join(name)).next().is_none())
 }
 
 /// Commits, and those that are left out, as git reads them.

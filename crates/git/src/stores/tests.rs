@@ -21,7 +21,7 @@ fn tried(folder: &Path, arguments: &[&str]) -> std::process::Output {
 fn committed(tree: &Path, text: &str) -> String {
     std::fs::write(tree.join("file"), text).unwrap();
     git(tree, &["add", "file"]);
-    git(tree, &["commit", "-qm", text.trim_end()]);
+    git(tree, &["commit", "-qm", text.trim_end().get(..80).unwrap_or(text.trim_end())]);
     git(tree, &["rev-parse", "HEAD"])
 }
 
@@ -152,4 +152,93 @@ fn places_of_many_trees_are_known_whoever_comes_first() {
     });
     let listed = std::fs::read_to_string(directory.join("objects/info/alternates")).unwrap();
     assert_eq!(listed.lines().count(), 21, "{listed}");
+}
+
+#[test]
+fn adv_g04_many_who_begin_in_one_tree_at_once_do_not_get_in_each_others_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, _, base) = fetched(folder.path());
+    let tree = folder.path().join("t");
+    ours.add_tree(&tree, "t", &base).unwrap();
+    let tips = ["one more\n", "two more\n"].map(|text| committed(&tree, text));
+    let directory = ours.directory();
+    let stores = Stores::of(&directory).unwrap();
+    stores.complete_own("t", Some(&tips[1]), std::slice::from_ref(&base)).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..8 {
+            let (directory, base, tips) = (&directory, &base, &tips);
+            scope.spawn(move || {
+                let stores = Stores::of(directory).unwrap();
+                for round in 0..10 {
+                    let tip = &tips[(number + round) % 2];
+                    stores.complete_own("t", Some(tip), std::slice::from_ref(base)).unwrap();
+                }
+            });
+        }
+    });
+    let noted = std::fs::read_to_string(stores.noted("t")).unwrap();
+    assert!(tips.contains(&noted), "{noted}");
+    assert_eq!(names(&stores.all()).filter(|name| name.starts_with(NEW)).count(), 0);
+}
+
+#[test]
+fn adv_g04_trees_whose_names_differ_behind_a_dot_are_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, _, base) = fetched(folder.path());
+    let tree = folder.path().join("t");
+    ours.add_tree(&tree, "t", &base).unwrap();
+    let tip = committed(&tree, "more\n");
+    let stores = Stores::of(&ours.directory()).unwrap();
+    for name in ["a", "a.b", "a.c", "a.tip"] {
+        stores.complete_own(name, Some(&tip), std::slice::from_ref(&base)).unwrap();
+        assert!(found(&stores.own(name), &[&stores.base()]).contains(&tip), "{name}");
+    }
+}
+
+#[test]
+fn who_holds_a_repository_for_too_long_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, _, _) = fetched(folder.path());
+    let stores = Stores::of(&ours.directory()).unwrap();
+    let held = File::options().write(true).open(stores.all().join("lock")).unwrap();
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+    let since = Instant::now();
+    let refused = stores.complete_own("a", None, &[]).unwrap_err().to_string();
+    assert!(refused.contains("takes long"), "{refused}");
+    assert!(since.elapsed() >= WAIT, "{:?}", since.elapsed());
+    drop(held);
+    stores.complete_own("a", None, &[]).unwrap();
+}
+
+#[test]
+fn wt_15_what_is_empty_goes_with_its_tree_and_what_has_objects_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, _, base) = fetched(folder.path());
+    let stores = Stores::of(&ours.directory()).unwrap();
+    let tree = |name: &str| folder.path().join(name);
+    for name in ["empty", "full", "there"] {
+        ours.add_tree(&tree(name), name, &base).unwrap();
+    }
+    let tip = committed(&tree("full"), "more\n");
+    for (name, tip) in [("empty", &base), ("full", &tip), ("there", &base)] {
+        stores.complete_own(name, Some(tip), std::slice::from_ref(&base)).unwrap();
+    }
+    let old = stores.all().join("new-left");
+    let file = File::create_new(&old).unwrap();
+    file.set_modified(std::time::SystemTime::now() - 2 * STALE).unwrap();
+    std::fs::write(stores.all().join("new-now"), "").unwrap();
+    for name in ["empty", "full"] {
+        std::fs::remove_dir_all(tree(name)).unwrap();
+        ours.forget_tree(Some((name, &base))).unwrap();
+    }
+    assert_eq!(["empty", "full", "there"].map(|name| stores.own(name).exists()), [false, true, true]);
+    assert_eq!(["new-left", "new-now"].map(|name| stores.all().join(name).exists()), [false, true]);
+    let listed = std::fs::read_to_string(ours.directory().join("objects/info/alternates")).unwrap();
+    assert_eq!(listed, "../palisade/base\n../palisade/own/full\n../palisade/own/there\n");
+    assert_eq!(ours.tip("refs/heads/full").unwrap(), Some(tip));
+    git(&ours.directory(), &["fsck", "--full", "--strict"]);
+    // One that is made again begins anew.
+    ours.add_tree(&tree("empty"), "empty", &base).unwrap();
+    stores.complete_own("empty", Some(&base), &[]).unwrap();
+    assert!(stores.own("empty").is_dir());
 }

@@ -16,6 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::ops::ControlFlow;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -34,10 +35,12 @@ const PROGRAMS: [&str; 3] = ["/usr/local/bin/git", "/usr/bin/git", "/bin/git"];
 const PATIENCE: Duration = Duration::from_mins(10);
 /// How long one that only shows something may take.
 const READING: Duration = Duration::from_secs(30);
+/// How often is looked at how much one says.
+const LOOK: Duration = Duration::from_millis(200);
 /// How much memory one process of it may have.
 const MOST_MEMORY: u64 = 4 << 30;
-/// How much is kept of what it says.
-const MOST_TOLD: u64 = 64 << 20;
+/// The most that it may say.
+const MOST_TOLD: u64 = if cfg!(test) { 1 << 20 } else { 64 << 20 };
 
 /// What holds for every call.
 const SETTINGS: [&str; 6] = [
@@ -58,6 +61,9 @@ pub enum GitError {
     /// It took too long.
     #[error("git took too long and was ended")]
     TooLong,
+    /// It said more than is read, so what it said is not known.
+    #[error("git said more than {} MiB", MOST_TOLD >> 20)]
+    TooMuch,
 }
 
 /// The system's git, for one repository.
@@ -75,7 +81,7 @@ pub struct Git {
 pub struct Said {
     /// Whether it did what it was asked.
     pub ok: bool,
-    /// What it wrote, up to a bound.
+    /// What it wrote.
     pub out: Vec<u8>,
     /// The last line of what it complained of, as it can be shown.
     pub err: String,
@@ -105,7 +111,7 @@ impl Git {
     /// The same with a place of its own for objects that are new; what is in these others is read, and nothing else.
     #[must_use]
     pub fn apart(&self, objects: &Path, others: &[PathBuf]) -> Self {
-        let others: Vec<&OsStr> = others.iter().map(|other| other.as_os_str()).collect();
+        let others: Vec<OsString> = others.iter().map(|other| in_list(other)).collect();
         let objects = Some((objects.to_owned(), others.join(OsStr::new(":"))));
         Self { objects, ..self.clone() }
     }
@@ -197,21 +203,25 @@ impl Git {
         }
     }
 
-    /// Runs it with these settings and arguments.
+    /// Runs it with these settings and arguments. What it says is all there, or an error.
     pub fn run(&self, settings: &[&str], arguments: &[&str], input: Stdio) -> Result<Said, GitError> {
         let (mut out, err) = (memory()?, memory()?);
         let mut command = self.command(settings, arguments);
         command.stdin(input).stdout(out.try_clone()?).stderr(err.try_clone()?);
         let mut child = started(&mut command)?;
-        if !ends_in_time(&child)? {
+        let is_too_much = || Ok::<_, io::Error>(size(&out)? > MOST_TOLD || size(&err)? > MOST_TOLD);
+        if let Err(why) = ends_in_bounds(&child, is_too_much) {
             end(&mut child);
             child.wait()?;
-            return Err(GitError::TooLong);
+            return Err(why);
         }
         let ok = child.wait()?.success();
         let mut said = Said { ok, out: Vec::new(), err: String::new() };
+        if is_too_much()? {
+            return Err(GitError::TooMuch);
+        }
         out.rewind()?;
-        out.take(MOST_TOLD).read_to_end(&mut said.out)?;
+        out.read_to_end(&mut said.out)?;
         said.err = told(err)?;
         Ok(said)
     }
@@ -229,6 +239,19 @@ impl Git {
 /// Says which repository, and that there is no worktree to look at, whatever its configuration says.
 pub fn in_directory(directory: &Path) -> [String; 2] {
     [format!("--git-dir={}", directory.display()), "--work-tree=/".to_owned()]
+}
+
+/// A path as git reads it in a list of them, whatever it is called.
+fn in_list(path: &Path) -> OsString {
+    let mut quoted = b"\"".to_vec();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'"' | b'\\' => quoted.extend([b'\\', *byte]),
+            byte => quoted.push(*byte),
+        }
+    }
+    quoted.push(b'"');
+    OsString::from_vec(quoted)
 }
 
 /// These bytes, for a program to read.
@@ -333,18 +356,24 @@ fn pid_of(child: &Child) -> io::Result<rustix::process::Pid> {
     pid.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
-fn ends_in_time(child: &Child) -> io::Result<bool> {
+fn size(file: &File) -> io::Result<u64> {
+    file.metadata().map(|found| found.len())
+}
+
+/// Waits for its end; an error if it takes too long or says too much, which is looked at now and then.
+fn ends_in_bounds(child: &Child, is_too_much: impl Fn() -> io::Result<bool>) -> Result<(), GitError> {
     let until = Instant::now() + PATIENCE;
-    let ends = rustix::process::pidfd_open(pid_of(child)?, PidfdFlags::empty())?;
+    let ends = rustix::process::pidfd_open(pid_of(child)?, PidfdFlags::empty()).map_err(io::Error::from)?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(false);
+            return Err(GitError::TooLong);
         }
-        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&time(left))) {
+        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&time(left.min(LOOK)))) {
+            Ok(0) if is_too_much()? => return Err(GitError::TooMuch),
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(()),
+            Err(error) => return Err(io::Error::from(error).into()),
         }
     }
 }

@@ -182,6 +182,23 @@ fn adv_g04_many_who_begin_in_one_tree_at_once_do_not_get_in_each_others_way() {
 }
 
 #[test]
+fn a_place_is_found_whatever_the_directories_above_it_are_called() {
+    let above = tempfile::tempdir().unwrap();
+    for name in ["a:b", "\"a", "a\\b", "a b"] {
+        let folder = above.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let (ours, _, base) = fetched(&folder);
+        let tree = folder.join("t");
+        ours.add_tree(&tree, "t", &base).unwrap();
+        let tip = committed(&tree, "more\n");
+        let stores = Stores::of(&ours.directory()).unwrap();
+        stores.complete_own("t", Some(&tip), std::slice::from_ref(&base)).unwrap();
+        let own = found(&stores.own("t"), &[]);
+        assert!(own.contains(&tip) && !own.contains(&base), "{name}: the base was in sight");
+    }
+}
+
+#[test]
 fn adv_g04_trees_whose_names_differ_behind_a_dot_are_apart() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, _, base) = fetched(folder.path());
@@ -241,4 +258,26 @@ fn wt_15_what_is_empty_goes_with_its_tree_and_what_has_objects_stays() {
     ours.add_tree(&tree("empty"), "empty", &base).unwrap();
     stores.complete_own("empty", Some(&base), &[]).unwrap();
     assert!(stores.own("empty").is_dir());
+}
+
+#[test]
+fn adv_g03_what_git_says_is_all_there_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, _, base) = fetched(folder.path());
+    let tree = folder.path().join("t");
+    ours.add_tree(&tree, "t", &base).unwrap();
+    for (length, fits) in [(1usize << 20, true), ((1 << 20) + 1, false)] {
+        committed(&tree, &"x".repeat(length));
+        let said = ours.in_it(&["cat-file", "blob", "t:file"]);
+        match fits {
+            true => assert_eq!(said.unwrap().len(), length),
+            false => {
+                assert!(
+                    matches!(said, Err(RepositoryError::Git(GitError::TooMuch))),
+                    "{:?}",
+                    said.map(|_| ())
+                );
+            }
+        }
+    }
 }

@@ -305,6 +305,11 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(sha2::Sha256::digest(bytes).into())
     }
+
+    /// The hash of what came in pieces.
+    pub(crate) fn of_all(pieces: sha2::Sha256) -> Self {
+        Self(pieces.finalize().into())
+    }
 }
 
 /// A set of capabilities as the kernel's bits; 16 lower-case hex digits in text, as in `/proc`.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use ::git::{Git, GitError, Said, in_directory};
 use serde::{Deserialize, Serialize};
+use sha2::Digest as _;
 
 use super::place::{Place, Unusable};
 use super::refs::{self, Head, Id};
@@ -264,7 +265,19 @@ impl Host {
 
     /// What the index lists, whatever it knows of the files.
     fn listing(&self) -> Result<String, FollowError> {
-        Ok(Digest::of(&self.done(&["ls-files", "--stage", "-z"])?.out).to_string())
+        let directory = in_directory(&self.place.own);
+        let list = ["ls-files", "--stage", "-z"];
+        let words: Vec<&str> = directory.iter().map(String::as_str).chain(list).collect();
+        // However many files there are.
+        let mut pieces = sha2::Sha256::new();
+        let listed = self.git.pass(&words, b"", |piece| {
+            pieces.update(piece);
+            ControlFlow::Continue(())
+        })?;
+        match listed {
+            true => Ok(Digest::of_all(pieces).to_string()),
+            false => Err(FollowError::Refused("the index cannot be listed".into())),
+        }
     }
 
     /// Puts the index back as it was, under git's own lock.

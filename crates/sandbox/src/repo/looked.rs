@@ -17,12 +17,12 @@ use super::bundle::Offer;
 use super::ingest::IngestError;
 use super::view::View;
 use crate::sought::{Carried, Looks, Seeks, Sink};
-use ::git::{Git, in_directory};
+use ::git::{Git, GitError, in_directory};
 
 /// The most bytes of objects that are looked through.
 const MOST_BYTES: u64 = 1 << 30;
 /// The longest list of names that is kept as a whole.
-const MOST_NAMES: usize = 64 << 20;
+const MOST_NAMES: usize = if cfg!(test) { 4096 } else { 64 << 20 };
 
 /// What in it must not leave.
 pub(super) fn look(
@@ -62,13 +62,19 @@ pub(super) fn look(
     }
     let Some(sought) = sought else { return Ok(None) };
     let lists = in_it(&["show-index"]);
-    let listed = git.run(&[], &borrowed(&lists), Stdio::from(place.index()?))?;
+    // A list that is not whole is none.
+    let listed = match git.run(&[], &borrowed(&lists), Stdio::from(place.index()?)) {
+        Err(GitError::TooMuch) => return Err(IngestError::Unlooked),
+        other => other?,
+    };
     let ids: Vec<&[u8]> = listed
         .out
         .split(|byte| *byte == b'\n')
         .filter_map(|line| line.split(|byte| *byte == b' ').nth(1))
         .collect();
-    let mut objects = Objects::new(sought);
+    // As long as the name of an object is in a tree.
+    let length = ids.first().map_or(0, |id| id.len() / 2);
+    let mut objects = Objects::new(sought, length);
     let writes = in_it(&["cat-file", "--batch", "--buffer"]);
     let whole = git.pass(&borrowed(&writes), &ids.join(&b"\n"[..]), |piece| objects.take(piece))?;
     let is_whole = listed.ok && whole && objects.is_whole() && objects.count == ids.len();
@@ -152,6 +158,8 @@ enum At<'a> {
 /// Objects as they come.
 struct Objects<'a> {
     sought: &'a dyn Seeks,
+    /// Bytes of the name of an object.
+    length: usize,
     at: At<'a>,
     seen: u64,
     /// Those that ended.
@@ -160,8 +168,8 @@ struct Objects<'a> {
 }
 
 impl<'a> Objects<'a> {
-    fn new(sought: &'a dyn Seeks) -> Self {
-        Self { sought, at: At::Head(Vec::new()), seen: 0, count: 0, found: None }
+    fn new(sought: &'a dyn Seeks, length: usize) -> Self {
+        Self { sought, length, at: At::Head(Vec::new()), seen: 0, count: 0, found: None }
     }
 
     /// Whether everything that was begun has ended.
@@ -194,18 +202,22 @@ impl<'a> Objects<'a> {
                     *left -= u64::try_from(some).unwrap_or_default();
                     piece = rest;
                     let (is_over, sink) = (*left == 0, sink(*kind));
-                    let name = if *kind == Kind::Tree && tree.len() + own.len() <= MOST_NAMES {
-                        tree.extend(own);
-                        if is_over { in_names(tree, looks.as_mut()) } else { None }
-                    } else {
-                        looks.look(own)
+                    let found = match kind {
+                        Kind::Tree if tree.len() + own.len() > MOST_NAMES => Err(Odd),
+                        Kind::Tree => {
+                            tree.extend(own);
+                            if is_over { in_names(tree, self.length, looks.as_mut()) } else { Ok(None) }
+                        }
+                        Kind::Blob | Kind::Text => Ok(looks.look(own)),
                     };
-                    if let Some(name) = name {
-                        self.found = Some(Carried { name, sink });
-                        return ControlFlow::Break(());
-                    }
-                    if is_over {
-                        self.at = At::End;
+                    match found {
+                        Ok(Some(name)) => {
+                            self.found = Some(Carried { name, sink });
+                            return ControlFlow::Break(());
+                        }
+                        Ok(None) if is_over => self.at = At::End,
+                        Ok(None) => {}
+                        Err(Odd) => self.at = At::Lost,
                     }
                 }
                 At::End => {
@@ -245,38 +257,27 @@ fn begun<'a>(head: &[u8], sought: &'a dyn Seeks) -> At<'a> {
     }
 }
 
-/// In the names of a tree: a mode, a blank, a name, a zero, and the bytes of an object's name.
-fn in_names(mut tree: &[u8], looks: &mut dyn Looks) -> Option<String> {
-    // Twenty bytes, or thirty-two: only one of them comes out even.
-    let length = [20, 32].into_iter().find(|length| names(tree, *length).is_some())?;
-    while let Some((name, rest)) = name(tree, length) {
+/// A tree that is none, or too long to be looked through.
+struct Odd;
+
+/// In the names of a tree: a mode, a blank, a name, a zero, and the bytes of an object's name, of this length.
+fn in_names(mut tree: &[u8], length: usize, looks: &mut dyn Looks) -> Result<Option<String>, Odd> {
+    while !tree.is_empty() {
+        let (name, rest) = name(tree, length).ok_or(Odd)?;
         if let Some(found) = looks.look(name).or_else(|| looks.look(b"/")) {
-            return Some(found);
+            return Ok(Some(found));
         }
         tree = rest;
     }
-    None
+    Ok(None)
 }
 
 fn name(tree: &[u8], length: usize) -> Option<(&[u8], &[u8])> {
     let blank = tree.iter().position(|byte| *byte == b' ')?;
-    let rest = tree.get(blank + 1..)?;
+    let is_mode = blank > 0 && tree.iter().take(blank).all(u8::is_ascii_digit);
+    let rest = tree.get(blank + 1..).filter(|_| is_mode)?;
     let zero = rest.iter().position(|byte| *byte == 0)?;
     Some((rest.get(..zero)?, rest.get(zero + 1 + length..)?))
-}
-
-/// How many names there are, if it is made of names to its end.
-fn names(mut tree: &[u8], length: usize) -> Option<usize> {
-    let mut count = 0;
-    while !tree.is_empty() {
-        let (_, rest) = name(tree, length)?;
-        let is_mode = tree.first().is_some_and(u8::is_ascii_digit);
-        if !is_mode {
-            return None;
-        }
-        (tree, count) = (rest, count + 1);
-    }
-    Some(count)
 }
 
 #[cfg(test)]
@@ -312,7 +313,7 @@ mod tests {
     }
 
     fn found(all: &[u8], each: usize) -> (Option<Sink>, bool) {
-        let mut objects = Objects::new(&Word);
+        let mut objects = Objects::new(&Word, 20);
         let _ = all.chunks(each).try_for_each(|piece| objects.take(piece));
         (objects.found.as_ref().map(|found| found.sink), objects.is_whole())
     }
@@ -356,12 +357,44 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_of_either_length_is_read_by_its_names() {
+    fn sec_19_a_tree_is_read_by_its_names_or_it_is_not_looked_through() {
         for length in [20, 32] {
             let entry = |name: &str| [b"40000 ", name.as_bytes(), b"\0", &vec![b' '; length]].concat();
+            let of = |tree: &[u8]| in_names(tree, length, &mut Seen(Vec::new()));
             let tree = [entry("a b"), entry("DECOY")].concat();
-            assert_eq!(in_names(&tree, &mut Seen(Vec::new())).as_deref(), Some("WORD"));
-            assert_eq!(in_names(&entry("DEC"), &mut Seen(Vec::new())), None);
+            assert!(matches!(of(&tree), Ok(Some(name)) if name == "WORD"));
+            assert!(matches!(of(&entry("DEC")), Ok(None)));
+            for strange in [&tree[..tree.len() - 1], b"x", b"40000", b" a\0", b"4x 1\0", b"40000 a"] {
+                assert!(of(strange).is_err(), "{strange:?}");
+            }
+        }
+        // One that reads as names of either length is read by that of its repository.
+        let seven = |count: usize| vec![b'7'; count];
+        let both = [
+            b"1 a\0".to_vec(),
+            seven(20),
+            b"1 b\0".to_vec(),
+            seven(8),
+            b"1 DECOY\0".to_vec(),
+            seven(4),
+            b"1 ccccc\0".to_vec(),
+            seven(20),
+        ]
+        .concat();
+        assert!(matches!(in_names(&both, 20, &mut Seen(Vec::new())), Ok(None)));
+        assert!(matches!(in_names(&both, 32, &mut Seen(Vec::new())), Ok(Some(_))));
+    }
+
+    #[test]
+    fn sec_19_a_tree_that_is_too_long_is_not_taken_for_looked_through() {
+        let entry = |name: &str| [b"100644 ", name.as_bytes(), b"\0", &[b'7'; 20]].concat();
+        let long: Vec<u8> = (0..200).flat_map(|number| entry(&format!("name-{number}"))).collect();
+        for tree in [[entry("DECOY"), long.clone()].concat(), [long, entry("DECOY")].concat()] {
+            assert!(tree.len() > MOST_NAMES);
+            for each in [64, 1000, 1 << 20] {
+                let (found, is_whole) = found(&batch(&[("tree", &tree), ("blob", b"x")]), each);
+                assert!(found.is_none() && !is_whole, "{each}");
+            }
         }
     }
 }

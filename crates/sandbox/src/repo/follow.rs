@@ -22,7 +22,7 @@ use super::refs::{self, Head, Id};
 use super::view;
 use crate::receipt::Digest;
 
-/// The most files that a worktree of the daemon's may have.
+/// The most files and directories that a worktree of the daemon's may have.
 const MOST_FILES: usize = 1_000_000;
 /// Who joins, where something is joined.
 const JOINS: [&str; 2] = ["user.name=palisade", "user.email=palisade@localhost"];
@@ -227,17 +227,22 @@ impl Host {
         Ok(if said.ok { then(to) } else { Follow::Staged(said.err) })
     }
 
-    /// Whether a commit has more files than anybody lists: a few small trees can name each other many times.
+    /// Whether a commit has more files and directories than anybody lists: a few small trees can name each other many times, also without a
+    /// single file.
     fn is_countless(&self, commit: &str) -> Result<bool, FollowError> {
         let directory = in_directory(&self.place.own);
-        let list = ["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit];
+        let list = ["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", commit];
         let words: Vec<&str> = directory.iter().map(String::as_str).chain(list).collect();
         let mut files = 0usize;
-        self.git.pass(&words, b"", |piece| {
+        let whole = self.git.pass(&words, b"", |piece| {
             files += piece.iter().filter(|byte| **byte == 0).count();
             if files > MOST_FILES { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        Ok(files > MOST_FILES)
+        match files > MOST_FILES {
+            // Nobody knows how many there are.
+            false if !whole => Err(FollowError::Refused("the files of a commit cannot be listed".into())),
+            is_countless => Ok(is_countless),
+        }
     }
 
     fn head(&self) -> Result<Head, FollowError> {
@@ -403,4 +408,48 @@ fn kept(from: &Path, to: &Path) -> io::Result<()> {
     file.set_permissions(found.permissions())?;
     file.set_modified(found.modified()?)?;
     file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str], input: &str) -> String {
+        let mut command = std::process::Command::new("git");
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(folder).args(arguments);
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Ana").env(format!("GIT_{who}_EMAIL"), "ana@host.example");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{arguments:?}");
+        line(&out.stdout)
+    }
+
+    #[test]
+    fn adv_g03_small_trees_that_name_each_other_are_counted_whether_there_is_a_file_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().canonicalize().unwrap();
+        git(&here, &["init", "-q"], "");
+        let file = git(&here, &["hash-object", "-w", "--stdin"], "x");
+        let host = Host::find(&here).unwrap();
+        for leaf in
+            [git(&here, &["mktree"], ""), git(&here, &["mktree"], &format!("100644 blob {file}\ta\n"))]
+        {
+            let mut tree = leaf;
+            for depth in 1..=7 {
+                let entries: String = (0..10).map(|name| format!("040000 tree {tree}\t{name}\n")).collect();
+                tree = git(&here, &["mktree"], &entries);
+                if depth == 3 || depth == 7 {
+                    let commit = git(&here, &["commit-tree", &tree, "-m", "x"], "");
+                    assert_eq!(host.is_countless(&commit).unwrap(), depth == 7);
+                }
+            }
+        }
+        // What cannot be listed is not taken for few.
+        let gone = git(&here, &["mktree", "--missing"], &format!("040000 tree {}\tx\n", "1".repeat(40)));
+        let commit = git(&here, &["commit-tree", &gone, "-m", "x"], "");
+        assert!(host.is_countless(&commit).is_err());
+    }
 }

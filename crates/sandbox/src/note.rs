@@ -57,14 +57,26 @@ struct Written {
 }
 
 /// Which directory, or file, something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Identity {
+    /// Not the same after another start of the machine, or when it is mounted anew.
     device: (u32, u32),
     inode: u64,
     /// Numbers of inodes are given out again.
     born: (i64, u32),
 }
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        let is_known = self.born != (0, 0);
+        let same = (self.inode, self.born) == (other.inode, other.born);
+        // Nobody can say when something was made: to the nanosecond and with one number, two are one.
+        same && (is_known || self.device == other.device)
+    }
+}
+
+impl Eq for Identity {}
 
 impl Identity {
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
@@ -163,6 +175,11 @@ impl Note {
     /// When that cannot be written: the command must not start then.
     pub fn begun(&mut self, launch: u64, seeks: bool) -> io::Result<()> {
         add(&self.file, &Later::Begun { at: when(moment()), launch, seeks })?;
+        // Where the power goes, too, somebody ends it: what it changes may be on the disk before this otherwise.
+        self.file.sync_all()?;
+        if let Some(folder) = self.path.parent() {
+            File::open(folder)?.sync_all()?;
+        }
         self.is_begun = true;
         Ok(())
     }
@@ -439,7 +456,8 @@ impl CutOff {
     /// # Errors
     /// When that cannot be noted.
     pub fn recorded(&self) -> io::Result<()> {
-        add(&self.file, &Later::Recorded)
+        add(&self.file, &Later::Recorded)?;
+        self.file.sync_data()
     }
 
     /// Everything is done, and on the record.
@@ -465,5 +483,36 @@ fn is_nobodys(file: &File, state: &Path, run: &RunId) -> bool {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adv_g05_a_directory_is_known_by_its_number_and_when_it_was_made_wherever_it_is_mounted() {
+        let place = tempfile::tempdir().unwrap();
+        let here = Identity::of(place.path()).unwrap();
+        let elsewhere = Identity { device: (here.device.0, here.device.1 + 1), ..here };
+        assert_eq!(here, Identity::of(place.path()).unwrap());
+        if here.born != (0, 0) {
+            assert_eq!(here, elsewhere, "the machine was started again");
+        }
+        let known = Identity { device: (8, 1), inode: 7, born: (1, 2) };
+        for other in [
+            Identity { inode: 8, ..known },
+            Identity { born: (1, 3), ..known },
+            Identity { born: (2, 2), ..known },
+            Identity { born: (0, 0), ..known },
+        ] {
+            assert_ne!(known, other);
+        }
+        // Where nobody knows when it was made, a number alone says too little.
+        let ageless = Identity { born: (0, 0), ..known };
+        assert_eq!(ageless, Identity { born: (0, 0), ..known });
+        assert_ne!(ageless, Identity { device: (8, 2), ..ageless });
+        let another = tempfile::tempdir().unwrap();
+        assert_ne!(here, Identity::of(another.path()).unwrap());
     }
 }

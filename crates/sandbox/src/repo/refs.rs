@@ -74,6 +74,11 @@ pub(crate) fn head(own: &Path, common: &Path) -> io::Result<Head> {
     Ok(Head::Branch(name, found))
 }
 
+/// The commit that is checked out where no branch is; none if `HEAD` is anything else.
+pub(crate) fn detached(own: &Path) -> io::Result<Option<Id>> {
+    Ok(small(&own.join("HEAD"))?.and_then(|bytes| Id::parse(bytes.trim_ascii())))
+}
+
 fn asked(own: &Path) -> io::Result<Head> {
     let Some(git) = Git::find(own) else { return Ok(Head::Other) };
     let line = |arguments: &[&str]| git.line(own, arguments).map_err(io::Error::other);

@@ -64,9 +64,10 @@ impl View {
         if let Some(tree) = &made.tree {
             let known: Vec<String> = theirs.iter().map(|(_, id)| id.as_str().to_owned()).collect();
             let tip = match &head {
-                Head::Branch(_, tip) => tip.as_ref().map(Id::as_str),
-                Head::Other => None,
+                Head::Branch(_, tip) => tip.clone(),
+                Head::Other => refs::detached(&place.own)?,
             };
+            let tip = tip.as_ref().map(Id::as_str);
             made.stores.complete_own(tree, tip, &known).map_err(io::Error::other)?;
             if let Head::Branch(name, Some(id)) = &head {
                 let line = format!("{}\n", id.as_str());
@@ -216,5 +217,46 @@ impl Writes<'_> {
             true => std::os::unix::fs::lchown(path, Some(self.like.uid()), Some(self.like.gid())),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn git(folder: &Path, arguments: &[&str]) -> String {
+        let mut command = std::process::Command::new("git");
+        command.env_clear().env("PATH", "/usr/bin:/bin").current_dir(folder);
+        for who in ["AUTHOR", "COMMITTER"] {
+            command.env(format!("GIT_{who}_NAME"), "Ana").env(format!("GIT_{who}_EMAIL"), "ana@host.example");
+        }
+        let out = command.args(arguments).output().unwrap();
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).trim_end().to_owned()
+    }
+
+    #[test]
+    fn adv_g04_a_worktree_on_no_branch_has_what_is_checked_out() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        ::git::Repository::make(&root.join("ours")).unwrap();
+        let tree = root.join("tree");
+        let path = tree.display().to_string();
+        let ours = root.join("ours");
+        let zero = git(&ours, &["commit-tree", "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "-m", "zero"]);
+        git(&ours, &["worktree", "add", "-q", "-b", "mine", &path, &zero]);
+        std::fs::write(tree.join("file"), "one\n").unwrap();
+        git(&tree, &["add", "file"]);
+        git(&tree, &["commit", "-qm", "one"]);
+        let tip = git(&tree, &["rev-parse", "HEAD"]);
+        git(&tree, &["checkout", "-q", "--detach"]);
+        let place = Place::find(&tree).unwrap().unwrap();
+        let (view, head) = View::make(&place, &root.join("view")).unwrap();
+        assert_eq!(head, Head::Other);
+        let there = root.join("there");
+        git(&root, &["init", "-q", "--bare", "there"]);
+        let grounds: String = view.grounds().iter().map(|ground| format!("{}\n", ground.display())).collect();
+        std::fs::write(there.join("objects/info/alternates"), grounds).unwrap();
+        assert_eq!(git(&there, &["show", &format!("{tip}:file")]), "one");
     }
 }

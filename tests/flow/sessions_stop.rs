@@ -220,10 +220,10 @@ fn ses_04_ends_are_kept_on_a_disk_that_others_fill() {
 #[test]
 fn ses_06_an_agent_that_says_nothing_is_ended() {
     let start = Host::builder().set("limits.requests_per_minute", "0");
-    let host = start.set("sessions.silence_seconds", "3").start();
+    let host = start.set("sessions.silence_seconds", "10").start();
     let owner = host.owner();
     let worktree = host.tree(owner, "demo", "session").id;
-    for (prompt, dead) in [("mute", true), ("pace 40 200", false)] {
+    for (prompt, dead) in [("mute", true), ("pace 70 200", false)] {
         let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
         let task = owner.client.prompt_session(&session, prompt).unwrap();
         let end = ended(owner, &session, &task.id);
@@ -236,15 +236,15 @@ fn ses_06_an_agent_that_says_nothing_is_ended() {
     for (script, dead) in [
         ("sleep 76001", true),
         ("exec >&-; sleep 76001", true),
-        ("for n in 1 2 3 4 5 6 7; do sleep 1; echo $n; done", false),
-        ("for n in 1 2 3 4 5 6 7; do sleep 1; echo $n >&2; done", false),
+        ("for n in 1 2 3 4 5 6 7; do sleep 2; echo $n; done", false),
+        ("for n in 1 2 3 4 5 6 7; do sleep 2; echo $n >&2; done", false),
     ] {
         let session = owner.client.create_session(&program(&worktree, script)).unwrap().id;
         let task = owner.client.prompt_session(&session, "go").unwrap();
         let end = ended(owner, &session, &task.id);
         match dead {
             true => assert!(
-                end.state == "failed" && end.why.contains("nothing was heard of the program for 3 s"),
+                end.state == "failed" && end.why.contains("nothing was heard of the program for 10 s"),
                 "{end:?}"
             ),
             false => assert_eq!(end.state, "done", "{script}: {}", end.why),
@@ -257,7 +257,7 @@ fn ses_06_an_agent_that_says_nothing_is_ended() {
     owner.client.set_budget(&spent).unwrap();
     let task = owner.client.prompt_session(&session, "go").unwrap();
     let one = until("it is asked about", || owner.client.approvals(&session, false).unwrap().items.pop());
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(12));
     let now = tasks(owner, &session).into_iter().find(|now| now.id == task.id).unwrap();
     assert_eq!(now.state, "held", "{now:?}");
     owner.client.deny_approval(&session, &one.id, &api::DenyRequest { effect: one.effect.clone() }).unwrap();

@@ -229,6 +229,45 @@ fn reg_02_credentials_are_caught_and_an_opt_out_is_on_the_ledger() {
     assert!(entries.iter().all(|entry| !entry.line.contains(&token)), "the ledger does not repeat it");
 }
 
+/// REG-02: what only the name it stands under, or the words before it, tell to be a credential is caught as well, and masked
+/// where it was accepted and is shown.
+#[test]
+fn reg_02_a_credential_is_known_by_its_name_and_by_the_words_before_it() {
+    let host = Host::start();
+    let client = &host.owner().client;
+    let servers =
+        json!({"mcp": {"docs": {"command": ["docs", "--token", VALUE], "env": {"API_KEY": VALUE}}}});
+    let (mut body, contents) = capability("docs", servers, &[("a", b"plain")]);
+    let told = client.register_capability(&body, &contents).unwrap_err().to_string();
+    for place in ["`mcp.docs.command`: line 1", "`mcp.docs.env.API_KEY`: line 1"] {
+        assert!(told.contains(place), "{told}");
+    }
+    let mut subagent = new_subagent("docs");
+    subagent.document.insert("verify".into(), json!({"command": ["check", "--password", VALUE]}));
+    let told = client.register_subagent(&subagent).unwrap_err().to_string();
+    assert!(told.contains("`verify.command`: line 1"), "{told}");
+    for kind in ["capability", "subagent"] {
+        assert!(standing(&host, kind).is_empty());
+    }
+
+    body.accept_credentials = true;
+    client.register_capability(&body, &contents).unwrap();
+    let mut shown = env("docs", json!({"values": {"DB_PASSWORD": VALUE, "LEVEL": "debug"}}), &[]);
+    shown.accept_credentials = true;
+    client.register_env(&shown).unwrap();
+    let shown = client.artifact("capability", "docs").unwrap().document.unwrap();
+    assert_eq!(
+        shown["mcp"]["docs"],
+        json!({"command": ["docs", "--token", "***"], "env": {"API_KEY": "***"}})
+    );
+    let shown = client.artifact("env", "docs").unwrap().document.unwrap();
+    assert_eq!(shown["values"], json!({"DB_PASSWORD": "***", "LEVEL": "debug"}));
+    let entries =
+        host.ledger(&LedgerFilter { action: Some("artifact.register".into()), ..LedgerFilter::default() });
+    assert!(entries.iter().any(|one| one.line.contains(r#""credentials_accepted":"2""#)), "{entries:?}");
+    assert!(entries.iter().all(|one| !one.line.contains(VALUE)), "{entries:?}");
+}
+
 /// REG-02: at least eleven kinds of credentials.
 #[test]
 fn reg_02_many_kinds_of_credentials_are_known() {

@@ -45,7 +45,7 @@ pub use perform::ActError;
 pub use policy::{PolicyAnswer, PolicyFault, Question};
 pub use registry::{
     ArtifactView, Fault, Faults, InlineSecret, MOST_CAPABILITY, MOST_CAPABILITY_FILES, NewArtifact,
-    NewContent, NewFile, Outcome, RegisterError, path_fault,
+    NewContent, NewFile, Outcome, RegisterError, masked_document, path_fault,
 };
 pub use repo::NewRepo;
 pub use retention::RetentionError;

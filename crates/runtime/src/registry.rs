@@ -10,6 +10,7 @@
 //! Not here: who may do it (`access`), rows (`store`), what is made of it (a dispatch).
 
 mod closed;
+mod credentials;
 mod document;
 mod files;
 
@@ -21,13 +22,13 @@ use access::{
     ReadArtifact, ReadArtifactHistory, RegisterArtifact, Resource, RevokeArtifact,
 };
 use model::{ArtifactKind, ArtifactName, ContentHash, Reference, SecretId, SecretName, SecretOwner};
-use redact::Redactor;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use store::{Artifact, ArtifactChange, NamedArtifact, Registered, Store, StoreError};
 use vault::{KeyRing, OpenError, Place, Purpose, SealedRecord, Secret};
 
 pub use self::closed::{Fault, Faults};
+pub use self::credentials::masked_document;
 pub use self::files::{NewFile, path_fault};
 use crate::secret::SecretPlace;
 use crate::{ActError, Page, Runtime};
@@ -393,8 +394,8 @@ impl Runtime {
         let mut found = Faults::default();
         let redactor = &self.redactor;
         let mut accepted: usize =
-            hashed.iter().map(|(file, _)| files::credentials_in(redactor, file, &mut found)).sum();
-        accepted += scan(redactor, "", &document, kind, &mut found);
+            hashed.iter().map(|(file, _)| credentials::in_file(redactor, file, &mut found)).sum();
+        accepted += credentials::in_document(redactor, kind, &document, &mut found);
         if !accept_credentials {
             for fault in found.iter() {
                 faults.add(fault.place.clone(), fault.why.clone());
@@ -495,29 +496,6 @@ impl Ready {
 fn outcome(registered: Registered) -> Outcome {
     let Artifact { hash, kind, bytes, .. } = registered.about;
     Outcome { hash, kind, bytes, before: registered.before }
-}
-
-/// Looks for credentials in every text of a document; in an env, as a program would find it.
-fn scan(redactor: &Redactor, place: &str, value: &Value, kind: ArtifactKind, found: &mut Faults) -> usize {
-    match value {
-        Value::String(text) => {
-            let key = place.rsplit('.').next().unwrap_or_default();
-            let is_value = kind == ArtifactKind::Env && place.starts_with("values.");
-            let text = if is_value { format!("{key}={text}") } else { text.clone() };
-            files::credentials(redactor, place, text.as_bytes(), found)
-        }
-        Value::Array(all) => all.iter().map(|one| scan(redactor, place, one, kind, found)).sum(),
-        Value::Object(fields) => {
-            // Files are named by hashes, which look like nothing else.
-            let all = fields.iter().filter(|(key, _)| !(place.is_empty() && key.as_str() == "files"));
-            all.map(|(key, value)| {
-                let inner = if place.is_empty() { key.clone() } else { format!("{place}.{key}") };
-                scan(redactor, &inner, value, kind, found)
-            })
-            .sum()
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    }
 }
 
 /// The hash of a version.

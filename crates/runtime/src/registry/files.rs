@@ -1,4 +1,4 @@
-//! The files of a capability: which paths may be, what they are, and which part of a text looks like a credential.
+//! The files of a capability: which paths may be, and what they are.
 //!
 //! Invariant: a path that was let in names one file beneath the directory it is laid out in, on every machine, whatever
 //! else is laid out there.
@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use model::ContentHash;
-use redact::Redactor;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -18,8 +17,6 @@ pub(super) const MOST_BYTES: usize = 50 * 1_024 * 1_024;
 pub(super) const MOST_FILES: usize = 4_096;
 const MOST_PATH: usize = 1_024;
 const MOST_PARTS: usize = 32;
-/// Characters that are shown of what looks like a credential; never more than half of it.
-const SHOWN: usize = 4;
 
 /// A file to register.
 #[derive(Clone)]
@@ -61,7 +58,7 @@ pub fn path_fault(path: &str) -> Option<&'static str> {
 }
 
 /// How a path is told: one with odd characters is not repeated.
-fn told(path: &str) -> String {
+pub(super) fn told(path: &str) -> String {
     let short: String = path.chars().filter(|one| !one.is_control()).take(120).collect();
     format!("files/{short}")
 }
@@ -119,35 +116,6 @@ pub(super) fn manifest(files: &[(NewFile, ContentHash)]) -> Value {
     Value::Object(all)
 }
 
-/// What looks like a credential, told by its place and the least that lets somebody find it.
-pub(super) fn credentials(redactor: &Redactor, place: &str, text: &[u8], faults: &mut Faults) -> usize {
-    let found = redactor.find(text);
-    for one in &found {
-        let from = usize::try_from(one.offset).unwrap_or(usize::MAX);
-        let length = usize::try_from(one.length).unwrap_or(0);
-        let begins = text.get(from..from.saturating_add(length)).unwrap_or_default();
-        let begins = String::from_utf8_lossy(begins);
-        let shown: String =
-            begins.chars().take(SHOWN.min(length / 2)).filter(|one| !one.is_control()).collect();
-        faults.add(
-            place,
-            format!(
-                "line {} holds what looks like a credential, `{shown}…`; put it into the vault, or accept it",
-                one.line
-            ),
-        );
-    }
-    found.len()
-}
-
-/// The same in a file, if it is text.
-pub(super) fn credentials_in(redactor: &Redactor, file: &NewFile, faults: &mut Faults) -> usize {
-    if file.content.contains(&0) || std::str::from_utf8(&file.content).is_err() {
-        return 0;
-    }
-    credentials(redactor, &told(&file.path), &file.content, faults)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,26 +159,5 @@ mod tests {
         let many: Vec<String> = (0..=MOST_FILES).map(|n| n.to_string()).collect();
         let many: Vec<_> = many.iter().map(|path| (path.as_str(), 0)).collect();
         assert_eq!(faults_of(&many).len(), 1);
-    }
-
-    #[test]
-    fn reg_02_a_credential_is_told_by_its_place_and_few_of_its_characters() {
-        let redactor = Redactor::new();
-        // Made of two pieces, so that none stands in this file.
-        let token = format!("{}{}", "ghp_", "a8Bc3dE5fG7hI9jK1lM2nO4pQ6rS8tU0vW1x");
-        let file = NewFile {
-            path: "conf/app.ini".into(),
-            executable: false,
-            content: format!("# settings\ntoken = {token}\n").into_bytes(),
-        };
-        let mut faults = Faults::default();
-        assert_eq!(credentials_in(&redactor, &file, &mut faults), 1);
-        let told = faults.to_string();
-        assert!(
-            told.starts_with("`files/conf/app.ini`: line 2 holds") && !told.contains(&token[..9]),
-            "{told}"
-        );
-        let binary = NewFile { content: [file.content.as_slice(), b"\0"].concat(), ..file };
-        assert_eq!(credentials_in(&redactor, &binary, &mut Faults::default()), 0);
     }
 }

@@ -75,19 +75,6 @@ fn told(about: &runtime::Artifact) -> Artifact {
     }
 }
 
-/// What is written in a document, without what looks like a secret: more people read it than may write it.
-fn scrubbed(value: Value) -> Value {
-    let redactor = crate::logs::redactor();
-    match value {
-        Value::String(text) => Value::String(redactor.scrub(&text).into_owned()),
-        Value::Array(all) => all.into_iter().map(scrubbed).collect(),
-        Value::Object(fields) => {
-            Value::Object(fields.into_iter().map(|(key, value)| (key, scrubbed(value))).collect())
-        }
-        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
-    }
-}
-
 /// Lists the names of a kind of artifact, each with the version that it stands for.
 #[utoipa::path(get, path = "/api/v1/artifacts/{kind}", tag = "artifacts",
     params(("kind" = String, Path, pattern = "^(?:capability|subagent|env)$"), ArtifactPaging), responses((status = 200, body = ArtifactPage)))]
@@ -119,7 +106,8 @@ pub(crate) async fn read(
 ) -> Answer<Artifact> {
     let view = app.runtime.artifact(&who, kind, reference).await?;
     let names = view.names.iter().map(ToString::to_string).collect();
-    Ok(axum::Json(Artifact { names, document: Some(scrubbed(view.document)), ..told(&view.about) }))
+    let document = runtime::masked_document(crate::logs::redactor(), view.about.kind, view.document);
+    Ok(axum::Json(Artifact { names, document: Some(document), ..told(&view.about) }))
 }
 
 /// What a name stood for, the newest first.

@@ -61,7 +61,8 @@ pub enum Event {
         /// Its dispatch.
         dispatch: DispatchId,
     },
-    /// A policy does not let an item start or go on.
+    /// A policy does not let an item start or go on. One that was to be started is stopped first, as it may be at work: whoever did
+    /// not start it answers with [`Event::NeverStarted`].
     Denied {
         /// The item.
         item: ItemId,

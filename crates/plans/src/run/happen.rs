@@ -218,7 +218,8 @@ impl Run {
             return Err(Refused::HasEnded(item.clone()));
         }
         let why = Why { cause: Cause::Policy, detail: why.chars().take(MOST_DETAIL).collect(), by: None };
-        if row.is_at_work() && row.progress.is_confirmed {
+        // Also what is not known to have been started: it may be at work by now, and its locks are its own until it is gone.
+        if row.is_at_work() {
             self.stop(now, place, Stopping::Denied, why);
         } else {
             self.end(now, place, State::Denied, Some(why));

@@ -123,6 +123,14 @@ impl Alone {
         self.tell(event).unwrap();
     }
 
+    /// A policy says no to what was to be started and was not.
+    pub(crate) fn denied(&mut self, item: &str, why: &str) -> &Step {
+        let (item, dispatch) = (id(item), self.dispatch(item));
+        self.tell(Event::Denied { item: item.clone(), why: why.to_owned() }).unwrap();
+        assert_eq!(self.last.decisions, [Decision::Stop { item: item.clone(), dispatch }]);
+        self.tell(Event::NeverStarted { item, dispatch }).unwrap()
+    }
+
     pub(crate) fn ended(&mut self, item: &str, ended: Ended) -> &Step {
         let event = Event::Ended { item: id(item), dispatch: self.dispatch(item), ended };
         self.tell(event).unwrap()

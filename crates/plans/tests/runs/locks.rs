@@ -59,9 +59,7 @@ fn orc_03_every_ending_gives_locks_back() {
             alone.tell(Event::CancelItem { item: id("a"), by: ana() }).unwrap();
             alone.done("a");
         }),
-        (State::Denied, |alone| {
-            alone.tell(Event::Denied { item: id("a"), why: "revoked".into() }).unwrap();
-        }),
+        (State::Denied, |alone| drop(alone.denied("a", "revoked").clone())),
         (State::Failed, |alone| {
             alone.started("a");
             alone.after(7_200);

@@ -89,9 +89,7 @@ fn orc_11_a_pipeline_ends_as_its_parts_do() {
     type End = fn(&mut Alone);
     let endings: [(State, End); 4] = [
         (State::Failed, |alone| drop(alone.failed("ship/write", Cause::WorkerFailed).clone())),
-        (State::Denied, |alone| {
-            alone.tell(Event::Denied { item: id("ship/write"), why: "no".into() }).unwrap();
-        }),
+        (State::Denied, |alone| drop(alone.denied("ship/write", "no").clone())),
         (State::Cancelled, |alone| drop(alone.ended("ship/write", Ended::Cancelled).clone())),
         (State::Cancelled, |alone| {
             alone.tell(Event::CancelItem { item: id("ship"), by: ana() }).unwrap();
@@ -122,7 +120,7 @@ fn orc_11_a_quorum_counts_failed_and_denied_reviewers_as_no() {
     let mut alone = quorum(2, 4);
     alone.judged("review/reviewer-01", Verdict::Approve);
     alone.failed("review/reviewer-02", Cause::WorkerFailed);
-    alone.tell(Event::Denied { item: id("review/reviewer-03"), why: "no".into() }).unwrap();
+    alone.denied("review/reviewer-03", "no");
     assert_eq!(alone.state("review"), State::Pending);
     alone.judged("review/reviewer-04", Verdict::Approve);
     assert_eq!((alone.state("review"), alone.starts()), (State::Done, vec!["next".to_owned()]));

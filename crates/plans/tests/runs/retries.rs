@@ -121,7 +121,7 @@ fn orc_08_a_run_is_over_with_every_ending_of_its_items() {
             }
             State::Failed => drop(alone.failed("a", Cause::WorkerFailed).clone()),
             State::Cancelled => drop(alone.ended("a", Ended::Cancelled).clone()),
-            _ => drop(alone.tell(Event::Denied { item: id("a"), why: "no".into() }).unwrap().clone()),
+            _ => drop(alone.denied("a", "no").clone()),
         }
         assert_eq!(alone.state("a"), ending);
         assert!(matches!(alone.last.decisions[..], [Decision::Over(_)]));
@@ -140,6 +140,36 @@ fn orc_09_a_right_that_is_lost_stops_what_is_at_work() {
     assert_eq!(alone.state("a"), State::Running);
     alone.ended("a", Ended::Cancelled);
     assert_eq!((alone.state("a"), alone.outcome()), (State::Denied, Some(Outcome::Denied)));
+}
+
+/// What was to be started may be at work before anybody knows: it is stopped, and keeps its locks until it is gone.
+#[test]
+fn orc_09_what_is_denied_between_its_start_and_the_word_of_it_is_stopped() {
+    let document = plan(&[
+        task_with("a", &[], json!({ "locks": ["x"] })),
+        task_with("b", &[], json!({ "locks": ["x"] })),
+    ]);
+    for (restarts, is_started) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut alone = Alone::begin(&document);
+        assert_eq!(alone.starts(), ["a"]);
+        let dispatch = alone.dispatch("a");
+        alone.tell(Event::Denied { item: id("a"), why: "the subagent was revoked".into() }).unwrap();
+        assert_eq!(alone.last.decisions, [Decision::Stop { item: id("a"), dispatch }]);
+        if restarts {
+            let check = Decision::Check { item: id("a"), dispatch };
+            assert_eq!(alone.restarted().decisions, [check, Decision::Stop { item: id("a"), dispatch }]);
+        }
+        if is_started {
+            alone.started("a");
+            assert_eq!((alone.state("a"), alone.starts().len()), (State::Running, 0), "until it is gone");
+            alone.ended("a", Ended::Cancelled);
+        } else {
+            alone.tell(Event::NeverStarted { item: id("a"), dispatch }).unwrap();
+        }
+        assert_eq!((alone.state("a"), alone.starts()), (State::Denied, vec!["b".to_owned()]));
+        let why = alone.run.item(&id("a")).unwrap().progress.why.clone().unwrap();
+        assert_eq!((why.cause, why.detail.as_str()), (Cause::Policy, "the subagent was revoked"));
+    }
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn orc_17_records_are_bounded_by_items_not_by_what_happens() {
 fn orc_17_whatever_is_told_is_cut() {
     let mut alone = Alone::begin(&plan(&[task("a", &[]), task("b", &[])]));
     alone.ended("a", Ended::Failed { cause: Cause::WorkerFailed, detail: "é".repeat(1 << 20) });
-    alone.tell(Event::Denied { item: id("b"), why: "x".repeat(1 << 20) }).unwrap();
+    alone.denied("b", &"x".repeat(1 << 20));
     assert_eq!((alone.state("a"), alone.state("b")), (State::Failed, State::Denied));
     assert!(bytes(&alone) < 10_000);
 }

@@ -398,6 +398,8 @@ impl Run {
             match row.progress.waits {
                 Some(Waits::Approval { until, .. }) if is_past(until) => {
                     let why = why(Cause::Unanswered, "nobody agreed in time");
+            // From now on it waits for a place or a lock, and for no moment: one that is past would be waited for without end.
+            let may_be_tried = is_past(row.progress.not_before);
                     self.end(now, place, State::Denied, Some(why));
                 }
                 Some(Waits::Retry { until }) if is_past(Some(until)) => {
@@ -419,6 +421,9 @@ impl Run {
         }
     }
 }
+            if may_be_tried && let Some(progress) = self.progress(now, place) {
+                progress.not_before = None;
+            }
 
 /// How long to wait after an attempt: a second, then twice as long each time.
 fn wait_seconds(attempt: u32) -> u64 {

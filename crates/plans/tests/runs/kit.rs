@@ -229,7 +229,13 @@ impl World {
 
     pub(crate) fn tell(&mut self, run: &RunId, event: Event) {
         let one = self.runs.get_mut(run).unwrap();
+        let is_tick = event == Event::Tick;
         let step = one.handle(self.at, event, &mut self.shared).unwrap();
+        let next = one.next_wake().filter(|_| is_tick);
+        assert!(
+            next.is_none_or(|next| next > self.at),
+            "the same moment would be waited for again and again"
+        );
         self.take(run, step);
     }
 

@@ -172,6 +172,25 @@ fn orc_09_what_is_denied_between_its_start_and_the_word_of_it_is_stopped() {
     }
 }
 
+/// What may be tried again and has no place waits for the place, and for no moment that is past.
+#[test]
+fn orc_04_what_may_be_tried_again_and_has_no_place_waits_for_no_moment() {
+    let mut document = plan(&[task("a", &[]), task_with("b", &[], json!({ "deadlineSeconds": 60 }))]);
+    document["concurrency"] = 1.into();
+    let mut alone = Alone::begin(&document);
+    alone.failed("a", Cause::ProviderFailed);
+    assert_eq!((alone.state("a"), alone.starts()), (State::Ready, vec!["b".to_owned()]));
+    let over = alone.at + 60_000;
+    assert_eq!(alone.run.next_wake(), Some(alone.at + 1_000));
+    alone.after(1);
+    assert_eq!((alone.state("a"), alone.starts().len()), (State::Ready, 0));
+    assert_eq!(alone.run.next_wake(), Some(over), "what is at work is overdue then; nothing is before");
+    alone.restarted();
+    assert_eq!(alone.run.next_wake(), Some(over));
+    alone.done("b");
+    assert_eq!(alone.starts(), ["a"]);
+}
+
 #[test]
 fn reg_20_a_question_keeps_an_item_open_and_the_answer_starts_a_linked_dispatch() {
     let mut document =

@@ -49,8 +49,9 @@ pub use name::{Actor, BadName, DispatchId, Hash, ItemId, LockName, QueueName, Ru
 pub use plan::{Definition, Group, Kind, Noun, Outline, Pinned, Pins, Plan};
 pub use request::{Callback, DEADLINE_SECONDS, MOST_DEADLINE_SECONDS, MOST_INPUT, Ref, Request, Resources};
 pub use run::{
-    Approved, BadRows, Cause, Decision, Ended, Event, Head, Input, Millis, Outcome, Products, Progress,
-    Question, Refused, Row, Run, Start, State, Step, Stopping, Submission, Verdict, Waits, Why, Writes,
+    Approved, BadRows, Cause, Decision, Ended, Event, Head, Input, Known, Millis, Outcome, Products,
+    Progress, Question, Refused, Row, Run, Start, State, Step, Stopping, Submission, Verdict, Waits, Why,
+    Writes,
 };
 pub use shared::{Holder, Shared};
 pub use tree::{Format, MOST_BYTES, MOST_DEPTH};

@@ -34,6 +34,17 @@ pub enum Ended {
     NeedsInput,
 }
 
+/// What is known of an input: what came of it when it was done before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Known {
+    /// What was left.
+    pub products: Products,
+    /// What was said, if it judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -75,8 +86,8 @@ pub enum Event {
         item: ItemId,
         /// The hash of the input.
         key: Hash,
-        /// What it left when it was done before.
-        found: Option<Products>,
+        /// What came of it when it was done before.
+        found: Option<Known>,
     },
     /// The list that a group goes over.
     Elements {

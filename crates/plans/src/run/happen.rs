@@ -2,8 +2,8 @@
 //!
 //! An event about a dispatch that is not the present one, or about an item that ended, comes late and changes nothing.
 
-use super::event::{Decision, Ended, Event, Question, Refused};
-use super::row::{Approved, Cause, Products, State, Stopping, Verdict, Waits, Why};
+use super::event::{Decision, Ended, Event, Known, Question, Refused};
+use super::row::{Approved, Cause, State, Stopping, Verdict, Waits, Why};
 use super::{Now, Row, Run};
 use crate::document::{Effect, Product, Task};
 use crate::name::{Actor, DispatchId, Hash, ItemId};
@@ -244,14 +244,17 @@ impl Run {
         now: &mut Now<'_>,
         item: &ItemId,
         key: Hash,
-        found: Option<Products>,
+        found: Option<Known>,
     ) -> Result<(), Refused> {
         let place = self.waiting(item, |waits| *waits == Waits::Recall { key })?;
+        let judges = self.task(place).is_some_and(|task| task.judges);
         let Some(progress) = self.progress(now, place) else { return Ok(()) };
         progress.waits = None;
-        match found {
-            Some(products) => {
+        // Who judged nothing then is asked now: no verdict would count as a no that nobody said.
+        match found.filter(|known| !judges || known.verdict.is_some()) {
+            Some(Known { products, verdict }) => {
                 progress.products = products;
+                progress.verdict = verdict.filter(|_| judges);
                 progress.is_recalled = true;
                 self.end(now, place, State::Done, None);
             }
@@ -395,11 +398,11 @@ impl Run {
             let Some(row) = self.rows.get(place) else { continue };
             let is_past = |moment: Option<i64>| moment.is_some_and(|moment| moment <= now.at);
             let why = |cause, detail: &str| Why { cause, detail: detail.to_owned(), by: None };
+            // From now on it waits for a place or a lock, and for no moment: one that is past would be waited for without end.
+            let may_be_tried = is_past(row.progress.not_before);
             match row.progress.waits {
                 Some(Waits::Approval { until, .. }) if is_past(until) => {
                     let why = why(Cause::Unanswered, "nobody agreed in time");
-            // From now on it waits for a place or a lock, and for no moment: one that is past would be waited for without end.
-            let may_be_tried = is_past(row.progress.not_before);
                     self.end(now, place, State::Denied, Some(why));
                 }
                 Some(Waits::Retry { until }) if is_past(Some(until)) => {
@@ -418,12 +421,12 @@ impl Run {
                     }
                 }
             }
-        }
-    }
-}
             if may_be_tried && let Some(progress) = self.progress(now, place) {
                 progress.not_before = None;
             }
+        }
+    }
+}
 
 /// How long to wait after an attempt: a second, then twice as long each time.
 fn wait_seconds(attempt: u32) -> u64 {

@@ -20,7 +20,7 @@ mod settle;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-pub use event::{Decision, Ended, Event, Input, Question, Refused, Start, Step};
+pub use event::{Decision, Ended, Event, Input, Known, Question, Refused, Start, Step};
 pub use restore::BadRows;
 pub use row::{
     Approved, Cause, Head, Millis, Outcome, Products, Progress, Row, State, Stopping, Verdict, Waits, Why,

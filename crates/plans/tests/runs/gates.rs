@@ -1,7 +1,8 @@
 //! ORC-10 and ORC-12: effects are classed and the class matters; a gate waits for a person who agrees to a hash.
 
 use plans::{
-    Actor, Cause, Decision, Event, Hash, Noun, Outcome, Pins, Plan, Product, Question, Refused, State, Writes,
+    Actor, Cause, Decision, Event, Hash, Known, Noun, Outcome, Pins, Plan, Product, Question, Refused, State,
+    Writes,
 };
 use serde_json::{Value, json};
 
@@ -89,7 +90,13 @@ fn orc_10_what_is_pure_is_done_once() {
 
     let mut second = Alone::begin(&pure());
     second.done("a");
-    second.tell(Event::Recalled { item: id("b"), key, found: Some(left.clone()) }).unwrap();
+    second
+        .tell(Event::Recalled {
+            item: id("b"),
+            key,
+            found: Some(Known { products: left.clone(), verdict: None }),
+        })
+        .unwrap();
     assert_eq!((second.starts().len(), second.outcome()), (0, Some(Outcome::Done)));
     let row = second.run.item(&id("b")).unwrap();
     assert!(row.progress.is_recalled && row.progress.dispatch.is_none() && row.progress.products == left);

@@ -1,6 +1,6 @@
 //! ORC-11: four patterns are built in and bounded. ORC-13's part of it: what is handed on is named by hash.
 
-use plans::{Cause, Decision, Ended, Event, Outcome, Products, Run, State, Verdict};
+use plans::{Cause, Decision, Ended, Event, Known, Outcome, Products, Run, State, Verdict};
 use serde_json::{Value, json};
 
 use crate::kit::{Alone, ana, hash, id, kept, plan, task};
@@ -106,6 +106,32 @@ fn orc_11_a_pipeline_ends_as_its_parts_do() {
     let mut alone = Alone::begin(&plan(&[task("start", &[]), pipeline()]));
     alone.failed("start", Cause::WorkerFailed);
     assert!(alone.run.rows().iter().skip(1).all(|row| row.progress.state == State::Skipped));
+}
+
+/// A judge that is pure is asked once for the same input, and what it said then counts.
+#[test]
+fn orc_10_a_judge_that_is_known_says_what_it_said() {
+    for (known, ending) in [
+        (Some(Verdict::Approve), Some((State::Done, Outcome::Done))),
+        (Some(Verdict::Reject), Some((State::Failed, Outcome::Failed))),
+        // What was done for another task, which did not judge, says nothing: it is asked.
+        (None, None),
+    ] {
+        let judge = part(json!({ "effect": "pure" }));
+        let quorum = json!({ "id": "review", "pattern": "quorum", "threshold": 1, "reviewers": [judge] });
+        let mut alone = Alone::begin(&plan(&[quorum]));
+        let [Decision::Recall { key, .. }] = alone.last.decisions[..] else { panic!("{:?}", alone.last) };
+        let (item, found) =
+            (id("review/reviewer-01"), Known { products: Products::default(), verdict: known });
+        alone.tell(Event::Recalled { item: item.clone(), key, found: Some(found) }).unwrap();
+        match ending {
+            Some((state, outcome)) => {
+                assert_eq!(alone.run.item(&item).unwrap().progress.verdict, known);
+                assert_eq!((alone.state("review"), alone.outcome()), (state, Some(outcome)));
+            }
+            None => assert_eq!(alone.starts(), ["review/reviewer-01"]),
+        }
+    }
 }
 
 fn quorum(threshold: u32, reviewers: usize) -> Alone {

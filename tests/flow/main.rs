@@ -42,6 +42,7 @@ mod ledger_secrets;
 mod neighbours;
 mod redact;
 mod registry;
+mod registry_envs;
 mod registry_people;
 mod secrets;
 mod secrets_lend;

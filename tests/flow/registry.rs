@@ -17,7 +17,7 @@ use crate::secrets::{is_in, palisade};
 /// What all files of a capability may have.
 const MOST: usize = 50 * 1_024 * 1_024;
 /// A value of no known shape, so that only its being secret keeps it away.
-const VALUE: &str = "marmalade-quilt-zebra-4711";
+pub(crate) const VALUE: &str = "marmalade-quilt-zebra-4711";
 
 fn fields(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
@@ -43,7 +43,7 @@ fn capability(
     (body, files.iter().map(|(_, content)| content.to_vec()).collect())
 }
 
-fn env(name: &str, document: Value, inline: &[(&str, &str, Option<i64>)]) -> RegisterEnvRequest {
+pub(crate) fn env(name: &str, document: Value, inline: &[(&str, &str, Option<i64>)]) -> RegisterEnvRequest {
     let inline = inline.iter().map(|(variable, value, ttl_seconds)| {
         ((*variable).to_owned(), EnvSecret { value: Hidden((*value).into()), ttl_seconds: *ttl_seconds })
     });

@@ -311,8 +311,11 @@ impl Runtime {
                 let expires =
                     seconds.map(|seconds| self.clock.now().saturating_add(seconds.saturating_mul(1_000)));
                 if let Some(fields) = document.as_object_mut() {
-                    let refers =
-                        fields.entry("secrets").or_insert_with(|| Value::Object(serde_json::Map::new()));
+                    let refers = fields.entry("secrets").or_insert(Value::Null);
+                    // Said to be nothing is as not said.
+                    if refers.is_null() {
+                        *refers = Value::Object(serde_json::Map::new());
+                    }
                     if let Some(refers) = refers.as_object_mut() {
                         refers.insert(variable, Value::String(name.to_string()));
                     }

@@ -45,13 +45,16 @@ fn capability(
 
 pub(crate) fn env(name: &str, document: Value, inline: &[(&str, &str, Option<i64>)]) -> RegisterEnvRequest {
     let inline = inline.iter().map(|(variable, value, ttl_seconds)| {
-        ((*variable).to_owned(), EnvSecret { value: Hidden((*value).into()), ttl_seconds: *ttl_seconds })
+        (
+            (*variable).to_owned(),
+            EnvSecret { value: Hidden((*value).into()), ttl_seconds: *ttl_seconds, renew: false },
+        )
     });
     RegisterEnvRequest { document: fields(document), inline: inline.collect(), ..new_env(name) }
 }
 
 /// What is registered, by name; and how many entries the ledger has.
-fn standing(host: &Host, kind: &str) -> Vec<(String, String)> {
+pub(crate) fn standing(host: &Host, kind: &str) -> Vec<(String, String)> {
     let page = host.owner().client.artifacts(kind, None).unwrap();
     page.items.into_iter().map(|one| (one.name, one.hash)).collect()
 }
@@ -62,7 +65,7 @@ fn token() -> String {
 }
 
 /// Does the same on SQLite and on PostgreSQL.
-fn on_both(run: impl Fn(&mut Host)) {
+pub(crate) fn on_both(run: impl Fn(&mut Host)) {
     for mut host in [
         Host::builder().set("limits.requests_per_minute", "0").start(),
         Host::builder().set("limits.requests_per_minute", "0").on_postgresql().start(),

@@ -78,9 +78,12 @@ pub struct EnvSecret {
     /// The value; it is told to nobody again.
     #[schema(value_type = String, min_length = 1, max_length = 65536)]
     pub value: Hidden,
-    /// How long it lasts.
+    /// How long it lasts. Where the same value is kept already, this can only bring its end nearer.
     #[serde(default, rename = "ttlSeconds", skip_serializing_if = "Option::is_none")]
     pub ttl_seconds: Option<i64>,
+    /// Where the same value is kept already, it lasts from now on as long as is said here, or without an end.
+    #[serde(default)]
+    pub renew: bool,
 }
 
 /// Registers an env.

@@ -24,7 +24,7 @@ use access::{
 use model::{ArtifactKind, ArtifactName, ContentHash, Reference, SecretId, SecretName, SecretOwner};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use store::{Artifact, ArtifactChange, NamedArtifact, Registered, Store, StoreError};
+use store::{Artifact, ArtifactChange, KeptSecrets, NamedArtifact, Registered, Store, StoreError};
 use vault::{KeyRing, OpenError, Place, Purpose, SealedRecord, Secret};
 
 pub use self::closed::{Fault, Faults};
@@ -41,6 +41,8 @@ pub const MOST_CAPABILITY_FILES: usize = files::MOST_FILES;
 const PART: usize = 256 * 1_024;
 /// A whole document, as it is sealed.
 const MOST_DOCUMENT: usize = 1_000_000;
+/// Secrets that may come along with an env: few enough that an entry of the ledger names each of them.
+const MOST_INLINE: usize = 32;
 /// The longest that a secret which comes along may last, in seconds: ten years.
 const LONGEST: i64 = 10 * 366 * 86_400;
 
@@ -94,6 +96,8 @@ pub struct InlineSecret {
     pub value: Secret<Vec<u8>>,
     /// How long it lasts.
     pub seconds: Option<i64>,
+    /// Whether that counts from now on where the same value is kept already.
+    pub renew: bool,
 }
 
 /// What became of it.
@@ -247,12 +251,12 @@ impl Runtime {
             let registered = store.register_artifact(permit).await;
             drop(sealing);
             let registered = registered?;
-            for replaced in &registered.replaced {
+            for (replaced, _) in &registered.secrets.replaced {
                 this.end_leases_on(*replaced).await;
             }
-            Ok(outcome(registered))
+            Ok(registered)
         };
-        Ok(self.perform(who, act, effect).await?)
+        Ok(outcome(self.perform_noting(who, act, effect, kept).await?))
     }
 
     /// Lets a name stand for a version that was registered before.
@@ -287,7 +291,14 @@ impl Runtime {
         faults: &mut Faults,
     ) -> (Value, Vec<SetApart>) {
         let mut kept = Vec::new();
-        for InlineSecret { variable, value, seconds } in inline {
+        if inline.len() > MOST_INLINE {
+            faults.add(
+                "inline",
+                format!("at most {MOST_INLINE} secrets can come along; add the others to the vault first"),
+            );
+            return (document, kept);
+        }
+        for InlineSecret { variable, value, seconds, renew } in inline {
             let size = value.expose().len();
             if !document::is_variable(&variable) {
                 faults.add(
@@ -321,7 +332,7 @@ impl Runtime {
                     }
                 }
                 let secret = SecretId::random();
-                kept.push((NewEnvSecret { secret, name, expires, sealed: Vec::new() }, value));
+                kept.push((NewEnvSecret { secret, name, expires, renew, sealed: Vec::new() }, value));
             }
         }
         (document, kept)
@@ -494,6 +505,17 @@ impl Ready {
         let all = self.files.iter().map(|(file, _)| file.content.len()).sum::<usize>();
         i64::try_from(all).unwrap_or(i64::MAX)
     }
+}
+
+/// What the closing entry says of secrets that came along.
+fn kept(registered: &Registered) -> Option<(&'static str, String)> {
+    let KeptSecrets { added, replaced } = &registered.secrets;
+    let told =
+        |what: &str, names: Vec<&str>| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
+    let added = told("added", added.iter().map(SecretName::as_str).collect());
+    let replaced = told("replaced", replaced.iter().map(|(_, name)| name.as_str()).collect());
+    let all: Vec<String> = added.into_iter().chain(replaced).collect();
+    (!all.is_empty()).then(|| ("secrets", all.join("; ")))
 }
 
 fn outcome(registered: Registered) -> Outcome {

@@ -7,9 +7,10 @@ use access::{
     AssignArtifact, FetchArtifact, ListArtifacts, NewBlob, NewEnvSecret, Permit, ReadArtifact,
     ReadArtifactHistory, RegisterArtifact, RevokeArtifact,
 };
-use model::{ArtifactKind, ArtifactName, ContentHash, Millis, Reference, SecretId, UserId};
+use model::{ArtifactKind, ArtifactName, ContentHash, Millis, Reference, SecretId, SecretName, UserId};
 
 use crate::engine::{EngineError, Row, Tx};
+use crate::secrets::room_for_secret;
 use crate::store::{odd, parsed, taken};
 use crate::{Store, StoreError};
 
@@ -76,8 +77,17 @@ pub struct Registered {
     pub about: Artifact,
     /// What the name stood for before, if it stood for anything.
     pub before: Option<ContentHash>,
-    /// Secrets of the vault that were replaced.
-    pub replaced: Vec<SecretId>,
+    /// What became of the secrets that came along.
+    pub secrets: KeptSecrets,
+}
+
+/// What became of secrets that came along with an env. Those that were there already are in neither list.
+#[derive(Clone, Debug, Default)]
+pub struct KeptSecrets {
+    /// Those that the vault did not have.
+    pub added: Vec<SecretName>,
+    /// Those that were replaced, with the row that is gone.
+    pub replaced: Vec<(SecretId, SecretName)>,
 }
 
 macro_rules! artifact_columns {
@@ -200,10 +210,10 @@ impl Store {
                 Artifact { hash, kind, bytes, created_by: by, created_at: now, revoked_at: None }
             }
         };
-        let replaced = keep_secrets(&mut tx, act.epoch, by, now, act.secrets).await?;
+        let secrets = keep_secrets(&mut tx, act.epoch, by, now, act.secrets).await?;
         let before = point(&mut tx, "register", act.kind, &act.name, act.hash, by, now).await?;
         tx.commit().await?;
-        Ok(Registered { about: kept, before, replaced })
+        Ok(Registered { about: kept, before, secrets })
     }
 
     /// Lets a name stand for a version; what it stood for before.
@@ -214,7 +224,7 @@ impl Store {
         let about = usable(referred(&mut tx, kind, &reference).await?)?;
         let before = point(&mut tx, "assign", kind, &name, about.hash, by, now).await?;
         tx.commit().await?;
-        Ok(Registered { about, before, replaced: Vec::new() })
+        Ok(Registered { about, before, secrets: KeptSecrets::default() })
     }
 
     /// Takes a version out of use; one that was taken out before stays as it is.
@@ -344,26 +354,38 @@ async fn keep_blobs(tx: &mut Tx, epoch: u32, blobs: Vec<NewBlob>) -> Result<(), 
     Ok(())
 }
 
-/// Keeps the secrets of an env in the vault, as the installation's. One of the same value stays, unless it is over or is given
-/// another end.
+/// Keeps the secrets of an env in the vault, as the installation's. One of the same value stays as it is: its end comes nearer
+/// by itself, and is put off only where somebody asks for that.
 async fn keep_secrets(
     tx: &mut Tx,
     epoch: u32,
     by: UserId,
     now: Millis,
     secrets: Vec<NewEnvSecret>,
-) -> Result<Vec<SecretId>, StoreError> {
-    let mut replaced = Vec::new();
+) -> Result<KeptSecrets, StoreError> {
+    let mut kept = KeptSecrets::default();
     for new in secrets {
         let sql = "SELECT id, expires FROM secrets WHERE owner = 'daemon' AND name = $1";
         if let Some(row) = tx.row(sql, &[new.name.as_str().into()]).await? {
             let ends = row.opt_int(1)?;
-            if new.expires == ends || (new.expires.is_none() && ends.is_none_or(|ends| ends > now)) {
+            let is_over = ends.is_some_and(|ends| ends <= now);
+            if is_over && !new.renew {
+                return Err(StoreError::Unusable(format!(
+                    "the secret `{}` has this value, and its time is over; bring another value, or ask for it to be renewed",
+                    new.name
+                )));
+            }
+            let is_nearer = new.expires.is_some_and(|new| ends.is_none_or(|ends| new < ends));
+            let is_put_off = new.renew && new.expires != ends;
+            if !is_nearer && !is_put_off {
                 continue;
             }
             let old: SecretId = parsed(&row, 0)?;
             tx.exec("DELETE FROM secrets WHERE id = $1", &[old.to_string().into()]).await?;
-            replaced.push(old);
+            kept.replaced.push((old, new.name.clone()));
+        } else {
+            room_for_secret(tx, "daemon").await?;
+            kept.added.push(new.name.clone());
         }
         let seq = tx.next("secrets").await?;
         let args = [
@@ -380,7 +402,7 @@ async fn keep_secrets(
                    VALUES ($1, $2, 'daemon', $3, '', $4, $5, $6, $7, $8)";
         tx.exec(sql, &args).await.map_err(taken("name"))?;
     }
-    Ok(replaced)
+    Ok(kept)
 }
 
 /// Carries what is sealed here over to another epoch, at most so much; how many, and how many are left.

@@ -111,10 +111,7 @@ impl Store {
             false => None,
         };
         let replaced = replaced.map(|row| parsed(&row, 0)).transpose()?;
-        let count = tx.row("SELECT COUNT(*) FROM secrets WHERE owner = $1", &[owner.as_str().into()]).await?;
-        if count.map_or(Ok(0), |row| row.int(0))? >= MOST {
-            return Err(StoreError::Full("secrets", MOST));
-        }
+        room_for_secret(&mut tx, &owner).await?;
         let seq = tx.next("secrets").await?;
         let args = [
             act.secret.to_string().into(),
@@ -225,6 +222,15 @@ impl Store {
         }
         tx.commit().await?;
         Ok((Carried { done, left }, permit))
+    }
+}
+
+/// Nobody has more than so many.
+pub(crate) async fn room_for_secret(tx: &mut Tx, owner: &str) -> Result<(), StoreError> {
+    let count = tx.row("SELECT COUNT(*) FROM secrets WHERE owner = $1", &[owner.into()]).await?;
+    match count.map_or(Ok(0), |row| row.int(0))? {
+        count if count >= MOST => Err(StoreError::Full("secrets", MOST)),
+        _ => Ok(()),
     }
 }
 

@@ -22,6 +22,8 @@ pub struct NewEnvSecret {
     pub name: SecretName,
     /// When it ends.
     pub expires: Option<Millis>,
+    /// Whether that counts also where it is later than the end that the same value was given before.
+    pub renew: bool,
     /// Its value, sealed for its row.
     pub sealed: Vec<u8>,
 }
@@ -63,7 +65,8 @@ acts! {
                 ("bytes", a.bytes.to_string()),
             ];
             told.extend((a.accepted > 0).then(|| ("credentials_accepted", a.accepted.to_string())));
-            told.extend((!a.secrets.is_empty()).then(|| ("secrets_kept", a.secrets.len().to_string())));
+            let names = a.secrets.iter().map(|one| if one.renew { format!("{} renewed", one.name) } else { one.name.to_string() });
+            told.extend((!a.secrets.is_empty()).then(|| ("secrets", names.collect::<Vec<_>>().join(", "))));
             told
         }; {
         /// Which kind.

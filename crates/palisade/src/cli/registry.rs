@@ -69,6 +69,9 @@ pub(crate) enum Env {
         /// How long that value lasts, in seconds
         #[arg(long, value_name = "SECONDS", requires = "secret")]
         ttl: Option<i64>,
+        /// Let it last so long from now on, also where the same value is kept with an earlier end
+        #[arg(long, requires = "secret")]
+        renew: bool,
         #[command(flatten)]
         how: Registering,
     },

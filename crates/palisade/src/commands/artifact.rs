@@ -55,10 +55,12 @@ pub(super) fn subagent(session: &Session, command: cli::Subagent) -> Result<Show
 pub(super) fn env(session: &Session, command: cli::Env) -> Result<Shown, Failure> {
     let client = session.client()?;
     match command {
-        cli::Env::Register { name, file, secret: variable, ttl, how } => {
+        cli::Env::Register { name, file, secret: variable, ttl, renew, how } => {
             let document = document(&file)?;
             let typed = match variable {
-                Some(variable) => Some((variable, EnvSecret { value: secret::value()?, ttl_seconds: ttl })),
+                Some(variable) => {
+                    Some((variable, EnvSecret { value: secret::value()?, ttl_seconds: ttl, renew }))
+                }
                 None => None,
             };
             Ok(shown(&register_env(&client, &name, document, typed, &how)?))
@@ -200,7 +202,9 @@ pub(super) fn register_env(
 ) -> Result<ArtifactOutcome, Failure> {
     let mut inline: BTreeMap<String, EnvSecret> = match document.remove("inline") {
         Some(given) => serde_json::from_value(given).map_err(|_| {
-            Failure::Usage("`inline`: expected variables, each with `value` and perhaps `ttlSeconds`".into())
+            Failure::Usage(
+                "`inline`: expected variables, each with `value` and perhaps `ttlSeconds` and `renew`".into(),
+            )
         })?,
         None => BTreeMap::new(),
     };

@@ -227,6 +227,7 @@ pub(crate) async fn register_env(
         variable,
         value: Secret::new(secret.value.into_text().into_bytes()),
         seconds: secret.ttl_seconds,
+        renew: secret.renew,
     });
     let content = NewContent::Env(Value::Object(body.document), inline.collect());
     register(&app, &who, name, content, body.accept_credentials, body.dry_run).await

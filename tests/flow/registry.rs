@@ -630,6 +630,76 @@ fn damaged(client: &Client, url: &str) {
     }
 }
 
+/// SEC-04: what a rotation of the keys cannot open it tells and leaves, and carries over everything else; it goes on where it was
+/// interrupted, and what is registered again is whole again.
+#[test]
+fn sec_04_a_damaged_artifact_is_told_and_keeps_no_rotation_from_its_end() {
+    let url = tests::database();
+    let limits = Host::builder().set("limits.requests_per_minute", "0");
+    let mut host = limits.set("store.url", &url).set("key.file", "given.key").stopped();
+    vault::source::create_file(&host.place().join("given.key")).unwrap();
+    host.start_daemon().unwrap();
+    host.claim();
+    let client = host.owner().client.clone();
+    let whole = b"whole ".repeat(100_000);
+    let files: [(&str, &[u8]); 2] = [("a.txt", &whole), ("b.txt", b"broken soon")];
+    let (body, contents) = capability("kept", json!({}), &files);
+    let kept = client.register_capability(&body, &contents).unwrap().hash;
+    // More than one step takes.
+    let envs: Vec<String> = (0..205)
+        .map(|n| {
+            client.register_env(&env("staging", json!({"values": {"N": n.to_string()}}), &[])).unwrap().hash
+        })
+        .collect();
+    let content = client.artifact("capability", "kept").unwrap().document.unwrap()["files"]["b.txt"]["hash"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let break_one = |table: &str, column: &str, of: &str| {
+        let flip = format!(
+            "set_byte({column}, octet_length({column}) - 1, get_byte({column}, octet_length({column}) - 1) # 1)"
+        );
+        crate::gateway_wire::psql(&url, &format!("UPDATE {table} SET {column} = {flip} WHERE {of}"));
+    };
+    break_one("artifacts", "document", &format!("hash = '{}'", envs[0]));
+    break_one("artifact_parts", "sealed", &format!("blob = '{content}'"));
+
+    let step = client.rotate_keys(&RotateRequest::default()).unwrap();
+    assert!(!step.finished && step.left > 0, "{step:?}");
+    host.restart();
+    let client = host.owner().client.clone();
+    let head = host.ledger_head();
+    let output = palisade(&host, &client, &["--json", "secret", "rotate"], "");
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names = [format!("content {content}"), format!("env {}", envs[0])];
+    assert_eq!(
+        (&told["result"]["finished"], &told["result"]["damaged"], &told["result"]["damaged_first"]),
+        (&json!(true), &json!(2), &json!(names)),
+        "{told}"
+    );
+    let entries = host.since(head);
+    let closing =
+        entries.iter().rfind(|one| one.action == "secret.rotate" && one.decision == "done").unwrap();
+    assert!(names.iter().all(|name| closing.line.contains(name)), "{closing:?}");
+
+    // Everything else is whole; what was broken says so.
+    for hash in &envs[1..] {
+        assert!(client.artifact("env", hash).is_ok(), "{hash}");
+    }
+    assert_eq!(client.capability_file(&kept, "a.txt").unwrap(), whole);
+    for refused in
+        [client.artifact("env", &envs[0]).map(drop), client.capability_file(&kept, "b.txt").map(drop)]
+    {
+        assert_eq!(refused.unwrap_err().status(), Some(409));
+    }
+    // The same again mends it, under the keys of now.
+    client.register_env(&env("mended", json!({"values": {"N": "0"}}), &[])).unwrap();
+    client.register_capability(&body, &contents).unwrap();
+    assert_eq!(client.artifact("env", &envs[0]).unwrap().hash, envs[0]);
+    assert_eq!(client.capability_file(&kept, "b.txt").unwrap(), b"broken soon");
+    assert_eq!(client.capability_file(&kept, "a.txt").unwrap(), whole);
+}
+
 /// The commands, as a person types them.
 #[test]
 fn reg_05_the_commands_do_what_the_api_does() {

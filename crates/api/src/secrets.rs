@@ -134,6 +134,13 @@ pub struct RotationStep {
     pub done: u64,
     /// Values that wait.
     pub left: u64,
+    /// Documents and contents of the registry that could not be opened so far: they are left as they are, and mended by registering
+    /// the same again.
+    #[serde(default)]
+    pub damaged: u64,
+    /// The first of them, by name.
+    #[serde(default)]
+    pub damaged_first: Vec<String>,
     /// Whether the earlier keys are gone.
     pub finished: bool,
     /// Whether an earlier master key derives nothing any more; false where the first one is the root of the others.

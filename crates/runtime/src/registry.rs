@@ -576,7 +576,11 @@ fn opened(ring: &KeyRing, place: &Sealing, sealed: &[u8]) -> Result<Vec<u8>, Sto
 }
 
 /// The same document, sealed under the current epoch.
-pub(crate) fn carry_document(ring: &KeyRing, hash: ContentHash, old: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn carry_document(
+    ring: &KeyRing,
+    hash: ContentHash,
+    old: &[u8],
+) -> Result<Option<Vec<u8>>, String> {
     carry(ring, &document_place(hash), old)
 }
 
@@ -586,12 +590,19 @@ pub(crate) fn carry_part(
     blob: ContentHash,
     part: i64,
     old: &[u8],
-) -> Result<Vec<u8>, String> {
+) -> Result<Option<Vec<u8>>, String> {
     let part = usize::try_from(part).map_err(|error| error.to_string())?;
     carry(ring, &part_place(blob, part), old)
 }
 
-fn carry(ring: &KeyRing, place: &Sealing, old: &[u8]) -> Result<Vec<u8>, String> {
-    let plain = open(ring, place, old).map_err(|error| error.to_string())?;
-    sealed(ring, place, plain.expose()).map(|(bytes, _)| bytes).map_err(|error| error.to_string())
+/// None if what is kept cannot be opened: no key that the ring has would ever open it.
+fn carry(ring: &KeyRing, place: &Sealing, old: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let plain = match open(ring, place, old) {
+        Ok(plain) => plain,
+        Err(error) => {
+            tracing::error!(%error, record = %place.record, "it cannot be opened, and is not carried over to the new keys");
+            return Ok(None);
+        }
+    };
+    sealed(ring, place, plain.expose()).map(|(bytes, _)| Some(bytes)).map_err(|error| error.to_string())
 }

@@ -6,7 +6,8 @@
 //!
 //! Invariants: at every moment the ring opens under exactly one master, and every value under the ring; what is sealed
 //! for the earlier epoch is committed before the new one begins; the epoch goes only when nothing needs it; one step is
-//! done at a time, from the look at the ring to the end of the earlier epoch.
+//! done at a time, from the look at the ring to the end of the earlier epoch. What of the registry cannot be opened is told and
+//! left as it is; a secret, a seed or a prompt that cannot be opened stops the rotation where it is.
 //!
 //! Not here: where the ring is kept (`keeper`), rows (`store`).
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 use access::{Permit, Principal, RotateKeys, TotpSeed};
 use model::{ContentHash, SessionId, TaskId, UserId};
-use store::{Reseal, SealedSecret, Store, StoreError};
+use store::{Carried, Damaged, Reseal, SealedSecret, Store, StoreError};
 use vault::source::{SourceError, create_file, read_file, replace_file, replaceable};
 use vault::{Change, KeyRing, Master, MasterKey, Secret};
 
@@ -65,7 +66,7 @@ pub enum NextMaster {
 }
 
 /// How far a rotation came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
     /// The epoch that values are carried over to.
     pub epoch: u32,
@@ -75,6 +76,8 @@ pub struct Rotation {
     pub done: u64,
     /// Values that wait.
     pub left: u64,
+    /// What of the registry could not be opened so far, and is left as it is.
+    pub damaged: Damaged,
     /// Whether the earlier keys are gone.
     pub finished: bool,
     /// Whether no earlier master key derives anything any more; false where the first one is the root of the others.
@@ -93,7 +96,11 @@ impl Runtime {
     ) -> Result<Rotation, ActError> {
         let this = Arc::clone(self);
         let effect = async move |store: Arc<Store>, permit| this.step(&store, permit, next, may_begin).await;
-        self.perform(who, RotateKeys {}, effect).await
+        let note = |step: &Rotation| {
+            let Damaged { count, first } = &step.damaged;
+            (*count > 0).then(|| ("damaged", format!("{count}: {}", first.join(", "))))
+        };
+        self.perform_noting(who, RotateKeys {}, effect, note).await
     }
 
     async fn step(
@@ -115,6 +122,7 @@ impl Runtime {
                     begun: false,
                     done: 0,
                     left: 0,
+                    damaged: Damaged::default(),
                     finished: true,
                     own_root,
                     same_passphrase: false,
@@ -132,8 +140,8 @@ impl Runtime {
             let change = self.ring.settle(epoch).map_err(unusable)?;
             drop(self.keep(store, permit, change).await?);
         }
-        let (done, left) = (carried.done, carried.left);
-        Ok(Rotation { epoch, begun, done, left, finished, own_root, same_passphrase })
+        let Carried { done, left, damaged } = carried;
+        Ok(Rotation { epoch, begun, done, left, damaged, finished, own_root, same_passphrase })
     }
 
     /// Makes the new master, and lets the ring be sealed under it.
@@ -323,11 +331,11 @@ impl Reseal for Carrier<'_> {
         crate::session::carry_over(self.0, task, session, old)
     }
 
-    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Vec<u8>, String> {
+    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Option<Vec<u8>>, String> {
         crate::registry::carry_document(self.0, hash, old)
     }
 
-    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Vec<u8>, String> {
+    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Option<Vec<u8>>, String> {
         crate::registry::carry_part(self.0, blob, part, old)
     }
 }

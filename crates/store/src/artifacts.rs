@@ -17,6 +17,8 @@ use crate::{Store, StoreError};
 /// Most versions of one kind, and lines of history that are told.
 const MOST: i64 = 10_000;
 const MOST_TOLD: i64 = 1_000;
+/// What is damaged and told by its name: few enough that an entry of the ledger names each.
+const MOST_DAMAGED: i64 = 40;
 
 /// A version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,8 +184,20 @@ impl Store {
         let act = permit.into_act();
         let mut tx = self.engine.write().await?;
         self.hold_ring(&mut tx).await?;
+        let is_mended = forget_damaged(&mut tx, &act.blobs).await?;
         let kept = match version(&mut tx, act.kind, act.hash).await? {
-            Some(kept) => usable(kept)?,
+            Some(kept) => {
+                let kept = usable(kept)?;
+                // What could not be opened any more is whole again.
+                let sql = "UPDATE artifacts SET document = $2, epoch = $3, damaged = NULL \
+                           WHERE hash = $1 AND damaged IS NOT NULL";
+                let args = [act.hash.to_string().into(), act.document.into(), i64::from(act.epoch).into()];
+                tx.exec(sql, &args).await?;
+                if is_mended {
+                    keep_blobs(&mut tx, act.epoch, act.blobs).await?;
+                }
+                kept
+            }
             None => {
                 let count = tx
                     .row("SELECT COUNT(*) FROM artifacts WHERE kind = $1", &[act.kind.word().into()])
@@ -354,6 +368,19 @@ async fn keep_blobs(tx: &mut Tx, epoch: u32, blobs: Vec<NewBlob>) -> Result<(), 
     Ok(())
 }
 
+/// Lets go of content that could not be opened any more and was brought again; whether there was any.
+async fn forget_damaged(tx: &mut Tx, brought: &[NewBlob]) -> Result<bool, EngineError> {
+    let mut any = false;
+    for row in tx.rows("SELECT DISTINCT blob FROM artifact_parts WHERE damaged IS NOT NULL", &[]).await? {
+        let blob: ContentHash = parsed(&row, 0)?;
+        if brought.iter().any(|new| new.hash == blob) {
+            tx.exec("DELETE FROM artifact_parts WHERE blob = $1", &[blob.to_string().into()]).await?;
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
 /// Keeps the secrets of an env in the vault, as the installation's. One of the same value stays as it is: its end comes nearer
 /// by itself, and is put off only where somebody asks for that.
 async fn keep_secrets(
@@ -405,7 +432,8 @@ async fn keep_secrets(
     Ok(kept)
 }
 
-/// Carries what is sealed here over to another epoch, at most so much; how many, and how many are left.
+/// Carries what is sealed here over to another epoch, at most so much; how many, and how many are left. What cannot be opened
+/// is left as it is and noted, so that it keeps nothing else from being carried over; the next rotation tries it again.
 pub(crate) async fn reseal_artifacts(
     tx: &mut Tx,
     epoch: i64,
@@ -416,30 +444,67 @@ pub(crate) async fn reseal_artifacts(
         StoreError::Unusable(format!("the content of {what} cannot be carried over: {why}"))
     };
     let mut done = 0;
-    let sql = "SELECT hash, document FROM artifacts WHERE epoch < $1 ORDER BY seq LIMIT $2";
+    let sql = "SELECT hash, document FROM artifacts \
+               WHERE epoch < $1 AND (damaged IS NULL OR damaged < $1) ORDER BY seq LIMIT $2";
     for row in tx.rows(sql, &[epoch.into(), most.into()]).await? {
         let hash: ContentHash = parsed(&row, 0)?;
-        let sealed = seal.document(hash, row.blob(1)?).map_err(|why| unusable(row_name(&row), why))?;
-        let sql = "UPDATE artifacts SET document = $2, epoch = $3 WHERE hash = $1";
-        done += tx.exec(sql, &[hash.to_string().into(), sealed.into(), epoch.into()]).await?;
+        let name = hash.to_string();
+        match seal.document(hash, row.blob(1)?).map_err(|why| unusable(&name, why))? {
+            Some(sealed) => {
+                let sql = "UPDATE artifacts SET document = $2, epoch = $3, damaged = NULL WHERE hash = $1";
+                done += tx.exec(sql, &[name.into(), sealed.into(), epoch.into()]).await?;
+            }
+            None => {
+                let sql = "UPDATE artifacts SET damaged = $2 WHERE hash = $1";
+                tx.exec(sql, &[name.into(), epoch.into()]).await?;
+            }
+        }
     }
-    let sql = "SELECT blob, part, sealed FROM artifact_parts WHERE epoch < $1 ORDER BY blob, part LIMIT $2";
+    let sql = "SELECT blob, part, sealed FROM artifact_parts \
+               WHERE epoch < $1 AND (damaged IS NULL OR damaged < $1) ORDER BY blob, part LIMIT $2";
     let room = most.saturating_sub(i64::try_from(done).unwrap_or(most));
     for row in tx.rows(sql, &[epoch.into(), room.into()]).await? {
         let (blob, part): (ContentHash, i64) = (parsed(&row, 0)?, row.int(1)?);
-        let sealed = seal.part(blob, part, row.blob(2)?).map_err(|why| unusable(row_name(&row), why))?;
-        let sql = "UPDATE artifact_parts SET sealed = $3, epoch = $4 WHERE blob = $1 AND part = $2";
-        let args = [blob.to_string().into(), part.into(), sealed.into(), epoch.into()];
-        done += tx.exec(sql, &args).await?;
+        let name = blob.to_string();
+        match seal.part(blob, part, row.blob(2)?).map_err(|why| unusable(&name, why))? {
+            Some(sealed) => {
+                let sql = "UPDATE artifact_parts SET sealed = $3, epoch = $4, damaged = NULL WHERE blob = $1 AND part = $2";
+                done += tx.exec(sql, &[name.into(), part.into(), sealed.into(), epoch.into()]).await?;
+            }
+            None => {
+                let sql = "UPDATE artifact_parts SET damaged = $3 WHERE blob = $1 AND part = $2";
+                tx.exec(sql, &[name.into(), part.into(), epoch.into()]).await?;
+            }
+        }
     }
-    let sql = "SELECT (SELECT COUNT(*) FROM artifacts WHERE epoch < $1) \
-               + (SELECT COUNT(*) FROM artifact_parts WHERE epoch < $1)";
+    let sql = "SELECT (SELECT COUNT(*) FROM artifacts WHERE epoch < $1 AND (damaged IS NULL OR damaged < $1)) \
+               + (SELECT COUNT(*) FROM artifact_parts WHERE epoch < $1 AND (damaged IS NULL OR damaged < $1))";
     let left = tx.row(sql, &[epoch.into()]).await?;
     Ok((done, u64::try_from(left.map_or(Ok(0), |row| row.int(0))?).unwrap_or(0)))
 }
 
-fn row_name(row: &Row) -> &str {
-    row.text(0).unwrap_or("an artifact")
+/// What of the registry could not be opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damaged {
+    /// How many documents, and contents of files.
+    pub count: u64,
+    /// The first of them: `env sha256:…`, `content sha256:…`.
+    pub first: Vec<String>,
+}
+
+/// What could not be carried over to this epoch.
+pub(crate) async fn damaged(tx: &mut Tx, epoch: i64) -> Result<Damaged, StoreError> {
+    let sql = "SELECT what, named, COUNT(*) OVER () FROM (\
+                 SELECT kind AS what, hash AS named FROM artifacts WHERE damaged = $1 \
+                 UNION SELECT 'content', blob FROM artifact_parts WHERE damaged = $1\
+               ) AS damaged ORDER BY what, named LIMIT $2";
+    let rows = tx.rows(sql, &[epoch.into(), MOST_DAMAGED.into()]).await?;
+    let count = rows.first().map_or(Ok(0), |row| row.int(2))?;
+    let named = |row: &Row| Ok(format!("{} {}", row.text(0)?, row.text(1)?));
+    Ok(Damaged {
+        count: u64::try_from(count).unwrap_or(0),
+        first: rows.iter().map(named).collect::<Result<_, EngineError>>()?,
+    })
 }
 
 fn about(row: &Row) -> Result<Artifact, EngineError> {

@@ -37,7 +37,9 @@ mod worktrees;
 
 pub use answers::{Answers, Remembered};
 pub use approvals::{Approval, NewApproval};
-pub use artifacts::{Artifact, ArtifactChange, KeptSecrets, NamedArtifact, Registered, SealedArtifact};
+pub use artifacts::{
+    Artifact, ArtifactChange, Damaged, KeptSecrets, NamedArtifact, Registered, SealedArtifact,
+};
 pub use budgets::{BudgetStanding, Spender, Usage};
 pub use consents::Consent;
 pub use endings::{Ending, EndingOf, Interrupted};

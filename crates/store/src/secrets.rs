@@ -8,7 +8,7 @@ use model::{
     ContentHash, HostPattern, Millis, Pattern, SecretId, SecretName, SecretOwner, SessionId, TaskId, UserId,
 };
 
-use crate::artifacts::reseal_artifacts;
+use crate::artifacts::{Damaged, damaged, reseal_artifacts};
 use crate::engine::{EngineError, Row, Tx};
 use crate::store::{odd, parsed, taken};
 use crate::tasks::reseal_prompts;
@@ -55,19 +55,21 @@ pub trait Reseal: Send + Sync {
     fn seed(&self, user: UserId, old: &[u8]) -> Result<Option<Vec<u8>>, String>;
     /// What was asked in a task.
     fn prompt(&self, task: TaskId, session: SessionId, old: &[u8]) -> Result<Vec<u8>, String>;
-    /// The document of an artifact.
-    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Vec<u8>, String>;
-    /// A part of the content of a file.
-    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Vec<u8>, String>;
+    /// The document of an artifact; none if it cannot be opened.
+    fn document(&self, hash: ContentHash, old: &[u8]) -> Result<Option<Vec<u8>>, String>;
+    /// A part of the content of a file; none if it cannot be opened.
+    fn part(&self, blob: ContentHash, part: i64, old: &[u8]) -> Result<Option<Vec<u8>>, String>;
 }
 
 /// How far a rotation came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
     /// Values that were sealed again in this step.
     pub done: u64,
     /// Values that are still sealed under an earlier epoch.
     pub left: u64,
+    /// What of the registry could not be opened, in this step and those before it, and is not waited for.
+    pub damaged: Damaged,
 }
 
 /// Whether what is bound to these hosts may go to this one; what is bound to none may go to any.
@@ -215,13 +217,14 @@ impl Store {
             let (carried, waiting) = reseal_artifacts(&mut tx, epoch, room, seal).await?;
             (done, left) = (done + carried, waiting);
         }
+        let damaged = damaged(&mut tx, epoch).await?;
         if left == 0 {
             done += reseal_seeds(&mut tx, seal).await?;
             done +=
                 reseal_prompts(&mut tx, epoch, |task, session, old| seal.prompt(task, session, old)).await?;
         }
         tx.commit().await?;
-        Ok((Carried { done, left }, permit))
+        Ok((Carried { done, left, damaged }, permit))
     }
 }
 

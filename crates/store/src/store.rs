@@ -44,6 +44,11 @@ pub const MIGRATIONS: &[Migration] = &[
         name: "spent by passes",
         sql: include_str!("../migrations/0014_spent_by_passes.sql"),
     },
+    Migration {
+        number: 17,
+        name: "damaged artifacts",
+        sql: include_str!("../migrations/0017_damaged_artifacts.sql"),
+    },
 ];
 
 /// Why an effect did not happen, in terms of what the caller can do.

@@ -200,6 +200,12 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
                 step.epoch,
                 step.key
             );
+            if step.damaged > 0 {
+                let (count, first) = (step.damaged, step.damaged_first.join("\n  "));
+                text.push_str(&format!(
+                    "{count} of what is registered could not be opened and was left as it is; register the same again to mend it:\n  {first}\n"
+                ));
+            }
             if !step.own_root {
                 text.push_str(FIRST_KEY);
             }
@@ -213,6 +219,7 @@ fn rotate(client: &Client, new_key_file: Option<&Path>, quiet: bool) -> Result<S
             }
             let result = json!({
                 "epoch": step.epoch, "key": step.key, "values": done, "resumed": resumed, "finished": true,
+                "damaged": step.damaged, "damaged_first": step.damaged_first,
                 "own_root": step.own_root, "same_passphrase": same_passphrase
             });
             return Ok(Shown::new(&result, text));

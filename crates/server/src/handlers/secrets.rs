@@ -150,6 +150,8 @@ pub(crate) async fn rotate(
         begun: step.begun,
         done: step.done,
         left: step.left,
+        damaged: step.damaged.count,
+        damaged_first: step.damaged.first,
         finished: step.finished,
         own_root: step.own_root,
         same_passphrase: step.same_passphrase,

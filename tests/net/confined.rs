@@ -22,7 +22,11 @@ fn adv_n17_the_proxy_that_serves_has_no_privilege_no_files_and_no_calls() {
         let script = "curl -fsS -H \"x: $MY_KEY\" -o /dev/null https://site.test/1; touch ready; while [ ! -e go ]; do sleep 0.01; done
             curl -fsS -o /dev/null https://site.test/2";
         let arguments = ["run", "--secret", "MY_KEY=site.test", "--", "sh", "-ec", script];
-        let mut child = world.palisade_having(&[("MY_KEY", SECRET)], &arguments).spawn().unwrap();
+        let command = world.palisade_having(&[("MY_KEY", SECRET)], &arguments);
+        // As somebody starts it who has a file open and does not know.
+        let mut started = std::process::Command::new("sh");
+        started.args(["-c", "exec 9</etc/shadow; exec \"$@\"", "sh"]).stdin(std::process::Stdio::null());
+        let mut child = started.arg(command.get_program()).args(command.get_args()).spawn().unwrap();
         world.awaits("ready");
         let [pid] = world.proxies()[..] else { panic!("there is not one proxy") };
         let process = Path::new("/proc").join(pid.to_string());
@@ -98,7 +102,7 @@ fn adv_n17_the_proxy_that_serves_opens_no_file_outside_of_the_places_that_it_was
         assert_eq!(String::from_utf8_lossy(&output.stdout), "200\n502\n200\n", "{who:?}");
         assert_eq!(server.asked(), ["GET /first HTTP/1.1", "GET /uncovered HTTP/1.1"], "{who:?}");
         assert!(proxies.len() == 1, "it was the same all the time");
-        let why = &world.entries("network.connect")[1].detail;
-        assert!(format!("{why:?}").contains("cannot be found"), "{why:?}");
+        let why = &world.entries("network.connect")[1].cause;
+        assert!(why.contains("cannot be found"), "{why}");
     }
 }

@@ -78,6 +78,9 @@ impl Begun {
     pub fn new(permit: Permit, run: &RunId, directory: &Path) -> Result<Self, LaunchError> {
         use std::os::unix::fs::MetadataExt;
         let Permit { .. } = permit;
+        // Whoever started the launcher may have left something open, which is not for the programs that it starts: git, and the
+        // proxy.
+        sys::keep_from(3).map_err(|error| LaunchError::Prepare("descriptors", error))?;
         let owner = std::fs::metadata(directory)
             .map_err(|error| LaunchError::Prepare("the current directory", error))?;
         let identity = identity_for((owner.uid(), owner.gid()), 0);

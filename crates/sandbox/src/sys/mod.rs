@@ -82,6 +82,13 @@ pub(crate) fn load_filter(program: &[Instruction]) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives no descriptor from this one on to a program that is started.
+pub(crate) fn keep_from(first: u32) -> io::Result<()> {
+    // SAFETY: no pointers, and nothing is closed.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) })?;
+    Ok(())
+}
+
 /// Closes every descriptor from this one on.
 pub(crate) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: no pointers. Descriptors that values of this process own are closed under them: the caller

@@ -14,7 +14,7 @@ const RECORD: &str = "the ledger's own folder, by the rules of `ledger::disk`";
 const NAMED: &str = "a path that whoever runs this names themselves";
 
 /// Files that use the system's calls by themselves, and why.
-const OPENERS: [(&str, &str); 35] = [
+const OPENERS: [(&str, &str); 36] = [
     ("crates/server/src/data.rs", "makes the data directory and looks whether it is ours alone"),
     ("crates/server/src/export.rs", RECORD),
     ("crates/server/src/patterns.rs", "when the file of patterns, which the settings name, was changed"),
@@ -70,6 +70,10 @@ const OPENERS: [(&str, &str); 35] = [
     (
         "crates/vault/src/source.rs",
         "key files that the settings name, with stricter rules than those of `files`",
+    ),
+    (
+        "crates/egressd/src/confine.rs",
+        "the root, which must not open any more, and where the system's own files in `/etc` lead to",
     ),
 ];
 

@@ -10,6 +10,7 @@ mod changed;
 mod clients;
 mod confined;
 mod conforms;
+mod counted;
 mod crossing;
 mod daemon;
 mod decoys;

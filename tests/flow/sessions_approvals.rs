@@ -119,6 +119,38 @@ fn acc_12_one_thing_changed_after_a_yes_is_a_new_question() {
     assert_eq!(digests.len(), 7);
 }
 
+/// ACC-15: what an agent would take for a yes to all that comes is offered to nobody and given by nobody; the agent is answered "once"
+/// whoever decides: a person, a mode or a consent.
+#[test]
+fn acc_15_no_answer_gives_an_agent_a_rule_of_its_own() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    for (verb, offered) in [("ask", vec!["allow_once", "reject_once"]), ("greedy", vec!["reject_once"])] {
+        let task = owner.client.prompt_session(&session, &format!("{verb} {verb}")).unwrap();
+        let one = asked(owner, &session);
+        let kinds: Vec<_> =
+            one.asks["choices"].as_array().unwrap().iter().filter_map(|one| one["kind"].as_str()).collect();
+        assert_eq!(kinds, offered, "{one:?}");
+        let body = AllowRequest { choice: "always".into(), ..allow(&one) };
+        assert_eq!(owner.client.allow_approval(&session, &one.id, &body).unwrap_err().status(), Some(409));
+        assert_eq!(asked(owner, &session), one, "it still waits");
+        owner.client.deny_approval(&session, &one.id, &DenyRequest { effect: one.effect.clone() }).unwrap();
+        assert_eq!(ended(owner, &session, &task.id).state, "done");
+    }
+    let body = api::CreateSessionRequest { mode: Some("allow-all".into()), ..new_session(&worktree) };
+    let free = owner.client.create_session(&body).unwrap().id;
+    let task = owner.client.prompt_session(&free, "greedy note").unwrap();
+    assert_eq!(ended(owner, &free, &task.id).state, "done");
+    let told = steps(owner, &free);
+    assert!(crate::sessions::said(&told).contains("\"optionId\":\"no\""), "{told:?}");
+    assert!(
+        told.iter().any(|step| step.body["text"].as_str().unwrap_or_default().contains("allows it once"))
+    );
+    assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
+}
+
 /// ACC-13, ADV-A03: only a person with the right decides: no viewer, no stranger to the worktree, no Pass.
 #[test]
 fn acc_13_only_a_person_with_the_right_decides() {

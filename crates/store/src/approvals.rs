@@ -61,11 +61,11 @@ pub struct NewApproval {
 /// What a consent to one effect that nobody waits for any more is good for: once, for a day.
 const LATER: (i64, Millis) = (1, 24 * 60 * 60 * 1_000);
 
-/// Whether this choice was shown with the effect, as one that allows it.
+/// Whether this choice was shown with the effect, as one that allows it once: no agent is told to ask no more.
 fn offers(body: &Json, choice: &str) -> bool {
     let choices = body.get("choices").and_then(Json::as_array).into_iter().flatten();
     let text = |one: &Json, name: &str| one.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
-    choices.into_iter().any(|one| text(one, "id") == choice && text(one, "kind").starts_with("allow"))
+    choices.into_iter().any(|one| text(one, "id") == choice && text(one, "kind") == "allow_once")
 }
 
 macro_rules! approval_columns {

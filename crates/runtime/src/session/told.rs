@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use acp::{Call, CallChange, Choice, Content, Question, Status, Update};
+use acp::{Call, CallChange, Choice, ChoiceKind, Content, Question, Status, Update};
 use model::StepKind;
 use redact::Redactor;
 use serde_json::{Map, Value, json};
@@ -192,7 +192,7 @@ pub(super) fn likeness(call: &CallChange) -> Option<String> {
 
 /// The choice that allows this once.
 pub(super) fn once(question: &Question) -> Option<String> {
-    let allows = |choice: &&Choice| choice.kind == acp::ChoiceKind::AllowOnce;
+    let allows = |choice: &&Choice| choice.kind == ChoiceKind::AllowOnce;
     question.choices.iter().find(allows).map(|choice| choice.id.clone())
 }
 
@@ -202,7 +202,9 @@ struct Words<'a>(Option<&'a Redactor>);
 impl Words<'_> {
     fn question(&self, question: &Question) -> Value {
         let choice = |choice: &Choice| json!({ "id": self.clean(&choice.id), "name": self.clean(&choice.name), "kind": choice.kind.word() });
-        let choices: Vec<Value> = question.choices.iter().map(choice).collect();
+        // What would have the agent keep a rule of its own is nobody's choice: a consent is kept here, narrow, counted and with an end.
+        let offered = question.choices.iter().filter(|one| one.kind != ChoiceKind::AllowAlways);
+        let choices: Vec<Value> = offered.map(choice).collect();
         json!({ "call": self.changed(&question.call), "choices": choices })
     }
 

@@ -11,6 +11,7 @@
 //! | `recall` | says what stood before the prompt |
 //! | `write NAME WORDS` | writes them into the file, without asking |
 //! | `ask NAME` | asks whether it may write the file, and does so if it may |
+//! | `greedy NAME` | the same, and a yes is one for ever: it offers no other |
 //! | `bold NAME` | tells that it is in another mode now, and asks whether it may write the file as if it was |
 //! | `effect JSON` | asks whether it may have this effect, a call as the protocol has it, and adds it to the file `done` if it may |
 //! | `junk` | lines that are no messages, then `say after` |
@@ -248,6 +249,16 @@ impl Fake {
                 self.say(session, &format!("{written:?}"));
             }
             "ask" => why = self.ask(session, rest),
+            "greedy" => {
+                let call =
+                    json!({ "toolCallId": "greedy", "title": format!("Write {rest}"), "kind": "edit" });
+                let options = json!([{ "optionId": "always", "name": "Always", "kind": "allow_always" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+                let outcome = self.choice(session, &call, &options);
+                if outcome["optionId"] == "always" {
+                    std::fs::write(self.cwd.lock().unwrap().join(rest), "asked\n").expect("it is written");
+                }
+                self.say(session, &format!("told {outcome}"));
+            }
             "bold" => {
                 update(session, &json!({ "sessionUpdate": "current_mode_update", "currentModeId": "bold" }));
                 why = self.ask(session, rest);
@@ -346,7 +357,12 @@ impl Fake {
 
     /// What becomes of a question whether a call may be made.
     fn permission(&self, session: &Value, call: &Value) -> Value {
-        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }, { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+        let options = json!([{ "optionId": "yes", "name": "Yes", "kind": "allow_once" }, { "optionId": "always", "name": "Always", "kind": "allow_always" },
+            { "optionId": "no", "name": "No", "kind": "reject_once" }]);
+        self.choice(session, call, &options)
+    }
+
+    fn choice(&self, session: &Value, call: &Value, options: &Value) -> Value {
         let heard = self.question(
             "session/request_permission",
             &json!({ "sessionId": session, "toolCall": call, "options": options }),
@@ -362,7 +378,8 @@ impl Fake {
         told["sessionUpdate"] = json!("tool_call");
         update(session, &told);
         let outcome = self.permission(session, &call);
-        let is_allowed = outcome["optionId"] == "yes" && std::fs::write(&path, "asked\n").is_ok();
+        let is_allowed = (outcome["optionId"] == "yes" || outcome["optionId"] == "always")
+            && std::fs::write(&path, "asked\n").is_ok();
         let status = if is_allowed { "completed" } else { "failed" };
         update(
             session,

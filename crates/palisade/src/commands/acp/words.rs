@@ -171,8 +171,11 @@ pub(super) fn question(step: &Step, session: &str) -> Option<(Waiting, Value)> {
     for choice in step.body.pointer("/asks/choices")?.as_array()? {
         let word = |name: &str| choice.get(name).and_then(Value::as_str);
         let (id, kind) = (word("id")?, word("kind")?);
-        if kind.starts_with("allow_") {
-            allows.push(id.to_owned());
+        match kind {
+            "allow_once" => allows.push(id.to_owned()),
+            "reject_once" | "reject_always" => {}
+            // What an older daemon kept may offer more than it takes.
+            _ => continue,
         }
         options.push(json!({ "optionId": id, "name": word("name")?, "kind": kind }));
     }

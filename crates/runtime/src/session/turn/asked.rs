@@ -23,6 +23,8 @@ const SPENT: &str = "a budget is spent: the agent stands still until somebody de
 /// What is said where nobody can be asked and nothing waits for that.
 const UNATTENDED: &str = "denied, because nobody looks on and nothing waits for that here (`sessions.unattended` is `deny`); follow the session, \
                           consent before, or open one in a mode that does not ask";
+/// What is said of a question that no answer allows for this time only.
+const NEVER_ONCE: &str = "denied, because the agent offers no answer that allows it once";
 /// Questions of one turn that people are asked; more are denied.
 const MOST_ASKED: usize = 500;
 
@@ -74,7 +76,13 @@ impl Questions {
         // What the mode decides nobody is asked about; the sandbox holds all the same.
         match turn.requests {
             Requests::Ask => {}
-            Requests::Allow => return allow(question),
+            Requests::Allow => match told::once(&question) {
+                Some(once) => return question.answer(&once),
+                None => {
+                    turn.note(NEVER_ONCE).await;
+                    return deny(question);
+                }
+            },
             Requests::Refuse => {
                 let asks = turn.told.question(&question);
                 turn.say(
@@ -321,15 +329,6 @@ async fn expire(turn: &Turn<'_>, id: ApprovalId) {
         Err(error) => {
             tracing::warn!(%error, "a question that nobody answered could not be closed; it is tried again");
         }
-    }
-}
-
-fn allow(question: Question) {
-    let yes =
-        |kind| question.choices.iter().find(|choice| choice.kind == kind).map(|choice| choice.id.clone());
-    match yes(ChoiceKind::AllowOnce).or_else(|| yes(ChoiceKind::AllowAlways)) {
-        Some(id) => question.answer(&id),
-        None => question.cancel(),
     }
 }
 

@@ -6,6 +6,16 @@ use tests::{Host, Person};
 use crate::calls::{allow, new_session, spawn};
 use crate::sessions::{ended, steps, tasks, until};
 
+/// An agent whose conversations go on.
+const REMEMBERS: &str = r#"title = "An agent that remembers"
+command = "acp-fake"
+acp = ["acp-fake"]
+[environment]
+ACP_FAKE_HOME = "~"
+[modes]
+default = { requests = "ask" }
+"#;
+
 fn host(settings: &[(&str, &str)]) -> Host {
     let start = Host::builder().set("limits.requests_per_minute", "0");
     settings.iter().fold(start, |builder, (key, value)| builder.set(key, value)).start()
@@ -206,6 +216,55 @@ fn acc_19_time_of_the_processor_is_a_budget() {
             .set_budget(&api::SetBudgetRequest { most: None, ..budget(scope, &whose, "cpu", 0, 0) })
             .unwrap();
     }
+}
+
+/// ACC-19: what a task spent counts though somebody stopped it before its agent came to its end.
+#[test]
+fn acc_19_what_a_stopped_task_spent_is_spent() {
+    let host = host(&[]);
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "tab 30").unwrap();
+    until("it is at work", || {
+        let wanted = |step: &api::Step| step.kind == "assistant";
+        steps(owner, &session).iter().any(wanted).then_some(())
+    });
+    owner.client.stop_session(&session).unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "stopped");
+    let spent = owner.client.session_usage(&session).unwrap().spent;
+    assert_eq!((spent.cost_micro_usd, spent.tokens), (300_000, 1_030));
+}
+
+/// ACC-19: an agent that goes on with a conversation tells what all of it cost; what was counted with an earlier task is not counted again,
+/// also after the daemon was killed in between.
+#[test]
+fn acc_19_money_of_a_conversation_that_goes_on_is_counted_once() {
+    let mut host = Host::builder().set("limits.requests_per_minute", "0").stopped();
+    std::fs::write(host.place().join("agents/fake.toml"), REMEMBERS).unwrap();
+    host.start_daemon().unwrap();
+    host.claim();
+    let owner = host.owner().clone();
+    let worktree = host.tree(&owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let cost = |who: &Person| who.client.session_usage(&session).unwrap().spent.cost_micro_usd;
+    // The last one tells less than was told: it counts anew.
+    for (cents, sum) in [(20, 200_000), (50, 500_000), (50, 500_000), (10, 600_000)] {
+        let task = owner.client.prompt_session(&session, &format!("spend {cents}")).unwrap();
+        assert_eq!(ended(&owner, &session, &task.id).state, "done");
+        assert_eq!(cost(&owner), sum, "{cents}");
+    }
+    owner.client.prompt_session(&session, "spend 70").unwrap();
+    until("it is counted", || (cost(&owner) == 1_200_000).then_some(()));
+    host.kill();
+    host.restart();
+    let owner = host.owner().clone();
+    until("the task has a true end", || {
+        tasks(&owner, &session).iter().all(|task| task.ended_at.is_some()).then_some(())
+    });
+    let task = owner.client.prompt_session(&session, "spend 80").unwrap();
+    assert_eq!(ended(&owner, &session, &task.id).state, "done");
+    assert_eq!(cost(&owner), 1_300_000);
 }
 
 /// ACC-19: a fork, and what is opened for a fork, is no way around what its session may spend.

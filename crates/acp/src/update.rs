@@ -82,6 +82,8 @@ pub struct Usage {
     pub size: u64,
     /// What the session cost so far, if the agent tells.
     pub cost: Option<Cost>,
+    /// What it tells beyond the protocol.
+    pub meta: Option<Value>,
 }
 
 /// Money.
@@ -153,5 +155,10 @@ fn usage(fields: &mut Fields) -> Option<Usage> {
         let amount = cost.take("amount")?.as_f64()?;
         Some(Cost { amount, currency: cost.short("currency", NAME)? })
     });
-    Some(Usage { used: fields.number("used")?, size: fields.number("size")?, cost })
+    Some(Usage {
+        used: fields.number("used")?,
+        size: fields.number("size")?,
+        cost,
+        meta: fields.json("_meta"),
+    })
 }

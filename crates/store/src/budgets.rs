@@ -77,12 +77,14 @@ macro_rules! line_of_passes {
 }
 
 impl Store {
-    /// Adds to what was spent by a task that is at work, and with the Pass that it was asked for with.
+    /// Adds to what was spent by a task that is at work, and with the Pass that it was asked for with. `in_all` is what its agent told of the
+    /// conversation that it goes on with.
     pub async fn spend(
         &self,
         work: &AtWork,
         more: &Spending,
         pass: Option<PassId>,
+        in_all: Option<i64>,
     ) -> Result<(), StoreError> {
         let now = self.clock.now();
         let args: [Value; 8] = [
@@ -103,6 +105,10 @@ impl Store {
                    wall = spent.wall + excluded.wall, egress = spent.egress + excluded.egress, cpu = spent.cpu + excluded.cpu";
         let mut tx = self.engine.write().await?;
         tx.exec(sql, &args).await?;
+        if let Some(in_all) = in_all {
+            let sql = "UPDATE sessions SET agent_told = $2 WHERE id = $1 AND agent_told <> $2";
+            tx.exec(sql, &[work.session().to_string().into(), in_all.into()]).await?;
+        }
         if let Some(pass) = pass {
             let sql = concat!(
                 line_of_passes!(),

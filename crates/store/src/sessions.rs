@@ -38,6 +38,8 @@ pub struct Session {
     pub agent_session: Option<String>,
     /// In whose home that is; the creator's unless told.
     pub agent_session_of: Option<UserId>,
+    /// What the agent told last that this conversation cost, in millionths of a dollar.
+    pub agent_told: i64,
     /// Why nothing of its queue is begun.
     pub held: Option<HoldCause>,
     /// The last thing that happened.
@@ -110,7 +112,7 @@ macro_rules! session_columns {
             "(SELECT COUNT(*) FROM tasks t WHERE t.session = s.id AND t.state = 'queued'), ",
             "w.tier, w.archived_at, ",
             "(SELECT string_agg(o.user_id, ' ') FROM worktree_owners o WHERE o.worktree = w.id), ",
-            "s.parent, s.born, s.forked_at, s.depth, s.imported, w.shares, s.agent_session_of ",
+            "s.parent, s.born, s.forked_at, s.depth, s.imported, w.shares, s.agent_session_of, s.agent_told ",
             "FROM sessions s JOIN worktrees w ON w.id = s.worktree ",
             $rest
         )
@@ -349,6 +351,7 @@ pub(crate) fn session(row: &Row) -> Result<Session, EngineError> {
         depth: row.int(21)?,
         imported: row.opt_int(22)?,
         agent_session_of: row.opt_text(24)?.map(str::parse).transpose().map_err(|_| odd(24))?,
+        agent_told: row.int(25)?,
     })
 }
 

@@ -45,9 +45,14 @@ pub const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0014_spent_by_passes.sql"),
     },
     Migration {
-        number: 17,
+        number: 15,
+        name: "spent and carried",
+        sql: include_str!("../migrations/0015_spent_and_carried.sql"),
+    },
+    Migration {
+        number: 16,
         name: "damaged artifacts",
-        sql: include_str!("../migrations/0017_damaged_artifacts.sql"),
+        sql: include_str!("../migrations/0016_damaged_artifacts.sql"),
     },
 ];
 

@@ -84,6 +84,8 @@ pub struct TaskEnd {
     pub why: String,
     /// What the agent calls the conversation, if it said so.
     pub agent_session: Option<String>,
+    /// What it told that this conversation cost in all, in millionths of a dollar.
+    pub agent_told: i64,
     /// Why the rest of the queue waits.
     pub holds: Option<HoldCause>,
 }
@@ -266,14 +268,16 @@ impl Store {
         ];
         tx.exec(sql, &args).await?;
         // A conversation is in the home of whoever asked: nobody else's agent finds it there.
-        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session), agent_session_of = \
+        let sql = "UPDATE sessions SET held = $2, agent_session = COALESCE($3, agent_session), \
+                   agent_told = CASE WHEN $3 IS NULL THEN agent_told ELSE $5 END, agent_session_of = \
                    CASE WHEN $3 IS NULL THEN agent_session_of ELSE (SELECT asked_by FROM tasks WHERE id = $4) END WHERE id = $1";
         let holds = end.holds.or(wanted).map(HoldCause::word);
-        let args = [
+        let args: [Value; 5] = [
             work.session.to_string().into(),
             holds.into(),
             end.agent_session.clone().into(),
             work.task.to_string().into(),
+            end.agent_told.into(),
         ];
         tx.exec(sql, &args).await?;
         self.expire_approvals(&mut tx, work.session).await?;

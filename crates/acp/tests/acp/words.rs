@@ -193,7 +193,7 @@ async fn every_update_is_understood() {
         (json!({ "sessionUpdate": "session_info_update", "title": "T" }), r#"Title("T")"#),
         (
             json!({ "sessionUpdate": "usage_update", "used": 5, "size": 10, "cost": { "amount": 0.5, "currency": "USD" } }),
-            r#"Usage(Usage { used: 5, size: 10, cost: Some(Cost { amount: 0.5, currency: "USD" }) })"#,
+            r#"Usage(Usage { used: 5, size: 10, cost: Some(Cost { amount: 0.5, currency: "USD" }), meta: None })"#,
         ),
         (json!({ "sessionUpdate": "config_option_update", "configOptions": [] }), "Settings([])"),
     ] {

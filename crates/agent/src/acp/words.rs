@@ -47,6 +47,11 @@ pub(crate) fn said(text: &str) -> Value {
     json!({ "sessionUpdate": "agent_message_chunk", "content": { "type": "text", "text": text } })
 }
 
+/// How full a conversation is, and what its turn took so far: whoever counts it must not wait for an end that may not come.
+pub(crate) fn spent(used: u64, size: u64, spent: Value) -> Value {
+    json!({ "sessionUpdate": "usage_update", "used": used, "size": size, "_meta": { "palisade": spent } })
+}
+
 /// A call before it is known whether it will be made.
 pub(crate) fn call(id: &str, call: &Call, tool: Option<&Tool>, who: &str) -> Value {
     json!({

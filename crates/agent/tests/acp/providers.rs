@@ -116,6 +116,28 @@ fn ses_32_cost_is_what_the_provider_would_say() {
     );
 }
 
+/// SES-32: what was spent is told with each answer of a model, not only at an end that may not come.
+#[test]
+fn ses_32_what_is_spent_is_told_as_it_is_spent() {
+    let world = World::new();
+    let read = || Reply::Call(vec![("read_file", json!({ "path": "notes.txt" }))]);
+    world.model.plays([read(), Reply::Say("done")]);
+    let mut client = world.opened();
+    let answer = client.prompt("go").unwrap();
+    let told: Vec<&Value> =
+        client.updates.iter().filter(|update| update["sessionUpdate"] == "usage_update").collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    let cost = |update: &Value| update["_meta"]["palisade"]["costMicroUsd"].as_u64().unwrap();
+    assert!(cost(told[0]) > 0 && cost(told[1]) == 2 * cost(told[0]), "{told:?}");
+    assert_eq!(meta(&answer)["costMicroUsd"], told[1]["_meta"]["palisade"]["costMicroUsd"]);
+    assert_eq!(meta(&answer)["usage"], told[1]["_meta"]["palisade"]["usage"]);
+    // An answer that never comes takes nothing of that back.
+    world.model.plays([read()]);
+    world.model.otherwise(Reply::Status(500, Vec::new(), String::new()));
+    client.prompt("go").unwrap_err();
+    assert!(client.updates.iter().any(|update| update["sessionUpdate"] == "usage_update"));
+}
+
 #[test]
 fn ses_32_each_illness_is_tried_three_times_and_told_without_a_secret() {
     let echo = format!(r#"{{"error":{{"message":"bad thing about {KEY}"}}}}"#);

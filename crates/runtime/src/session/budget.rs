@@ -50,6 +50,9 @@ pub(super) struct Purse {
     /// What the agent told of the whole turn so far.
     told_cost: i64,
     told_tokens: i64,
+    /// What it told of its whole conversation: before this turn, where it goes on with one, and so far.
+    before: Option<i64>,
+    in_all: Option<i64>,
     /// What its launcher told of it so far.
     told_cpu: i64,
     told_egress: i64,
@@ -71,6 +74,8 @@ impl Purse {
             more,
             told_cost: 0,
             told_tokens: 0,
+            before: None,
+            in_all: None,
             told_cpu: 0,
             told_egress: 0,
             room: (0, 0),
@@ -98,9 +103,10 @@ impl Purse {
                 if let Some(cost) =
                     usage.cost.as_ref().filter(|cost| cost.currency.eq_ignore_ascii_case("usd"))
                 {
-                    self.cost_is(micro(cost.amount));
+                    self.cost_in_all_is(micro(cost.amount));
                 }
                 self.tokens_are(i64::try_from(usage.used).unwrap_or(i64::MAX));
+                self.told_beyond(usage.meta.as_ref());
             }
             _ => {}
         }
@@ -108,7 +114,6 @@ impl Purse {
 
     /// What it told at the end of its turn.
     pub(super) fn ended(&mut self, stopped: &Stopped) {
-        let number = |value: Option<&Value>| value.and_then(Value::as_i64).filter(|number| *number >= 0);
         if let Some(usage) = &stopped.usage {
             let total = number(usage.get("totalTokens")).or_else(|| {
                 let parts = ["inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens"];
@@ -117,14 +122,38 @@ impl Purse {
             });
             self.tokens_are(total.unwrap_or(0));
         }
-        // The built-in agent tells what each call cost, by prices that are data.
-        if let Some(told) = stopped.meta.as_ref().and_then(|meta| meta.get("palisade")) {
-            self.cost_is(number(told.get("costMicroUsd")).unwrap_or(0));
-            let usage = told.get("usage").and_then(Value::as_object);
-            let total =
-                usage.into_iter().flat_map(|usage| usage.values()).filter_map(|part| number(Some(part)));
-            self.tokens_are(total.fold(0, i64::saturating_add));
+        self.told_beyond(stopped.meta.as_ref());
+    }
+
+    /// The built-in agent tells what its turn took, by prices that are data: after each answer of a model, and at the end.
+    fn told_beyond(&mut self, meta: Option<&Value>) {
+        let Some(told) = meta.and_then(|meta| meta.get("palisade")) else { return };
+        self.cost_is(number(told.get("costMicroUsd")).unwrap_or(0));
+        let usage = told.get("usage").and_then(Value::as_object);
+        let total = usage.into_iter().flat_map(|usage| usage.values()).filter_map(|part| number(Some(part)));
+        self.tokens_are(total.fold(0, i64::saturating_add));
+    }
+
+    /// Its agent goes on with a conversation of which it told this sum before.
+    pub(super) fn goes_on_from(&mut self, sum: i64) {
+        self.before.get_or_insert(sum);
+    }
+
+    /// What it told last of its whole conversation.
+    pub(super) fn in_all(&self) -> i64 {
+        self.in_all.or(self.before).unwrap_or(0)
+    }
+
+    /// The protocol has agents tell the sum of a conversation, over all of its turns. One that tells less than before began to count anew.
+    fn cost_in_all_is(&mut self, total: i64) {
+        let total = total.min(BELIEVED);
+        let before = self.before.get_or_insert(0);
+        if total < *before {
+            *before = 0;
         }
+        let of_turn = total - *before;
+        self.in_all = Some(self.in_all.map_or(total, |known| known.max(total)));
+        self.cost_is(of_turn);
     }
 
     /// What its launcher tells while it is at work: milliseconds of the processor and bytes of network, in all.
@@ -207,6 +236,10 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
+fn number(value: Option<&Value>) -> Option<i64> {
+    value.and_then(Value::as_i64).filter(|number| *number >= 0)
+}
+
 /// Dollars in millionths; what is no amount is none.
 fn micro(dollars: f64) -> i64 {
     let micro = dollars * 1_000_000.0;
@@ -241,7 +274,8 @@ impl Turn<'_> {
     }
 
     async fn keep(&mut self, more: Spending) {
-        match self.runtime.store.spend(self.work, &more, pass(self.who)).await {
+        let in_all = self.goes_on.then(|| self.purse.in_all());
+        match self.runtime.store.spend(self.work, &more, pass(self.who), in_all).await {
             Ok(()) => measured::spent(&more),
             Err(error) => {
                 tracing::error!(%error, "what was spent could not be kept");
@@ -362,7 +396,7 @@ mod tests {
 
     fn usage(used: u64, cost: Option<f64>) -> Update {
         let cost = cost.map(|amount| acp::Cost { amount, currency: "USD".into() });
-        Update::Usage(acp::Usage { used, size: 200_000, cost })
+        Update::Usage(acp::Usage { used, size: 200_000, cost, meta: None })
     }
 
     /// ACC-19: what an agent tells in sums is counted once.
@@ -383,6 +417,38 @@ mod tests {
         for bad in [f64::NAN, f64::INFINITY, -1.0] {
             assert_eq!(micro(bad), 0);
         }
+    }
+
+    /// ACC-19: a conversation that goes on tells its sum from its beginning; only what is new is counted, also when its agent counts anew.
+    #[test]
+    fn acc_19_a_conversation_that_goes_on_is_not_counted_again() {
+        let mut purse = Purse::new();
+        purse.goes_on_from(500_000);
+        purse.heard(&usage(1, Some(0.5)));
+        assert_eq!((purse.more.cost, purse.in_all()), (0, 500_000));
+        purse.heard(&usage(1, Some(0.75)));
+        assert_eq!((purse.more.cost, purse.in_all()), (250_000, 750_000));
+        let mut anew = Purse::new();
+        anew.goes_on_from(500_000);
+        assert_eq!(anew.in_all(), 500_000, "nothing was told yet");
+        for cost in [0.1, 0.3] {
+            anew.heard(&usage(1, Some(cost)));
+        }
+        assert_eq!((anew.more.cost, anew.in_all()), (300_000, 300_000));
+    }
+
+    /// ACC-19: what the built-in agent tells on its way counts as what it tells at the end, once.
+    #[test]
+    fn acc_19_what_is_told_on_the_way_is_counted_though_no_end_comes() {
+        let meta = |cost: i64, input: i64| json!({ "palisade": { "costMicroUsd": cost, "usage": { "input": input } } });
+        let mut purse = Purse::new();
+        for (cost, input) in [(100, 1_000), (250, 2_500)] {
+            let meta = Some(meta(cost, input));
+            purse.heard(&Update::Usage(acp::Usage { used: 900, size: 1, cost: None, meta }));
+        }
+        assert_eq!((purse.more.cost, purse.more.tokens), (250, 2_500));
+        purse.ended(&Stopped { why: acp::Stop::Cancelled, usage: None, meta: Some(meta(250, 2_500)) });
+        assert_eq!((purse.more.cost, purse.more.tokens), (250, 2_500));
     }
 
     /// ACC-19: what is measured while a task is at work is counted once, also with the last word; time is compared when it is near.

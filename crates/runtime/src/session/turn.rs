@@ -82,6 +82,8 @@ pub(super) struct Turn<'a> {
     complains: Told,
     leases: Vec<LeaseId>,
     agent_session: Option<String>,
+    /// Whether that is a conversation that it goes on with.
+    pub(super) goes_on: bool,
     /// What the agent calls its mode, and what becomes of what it asks.
     mode: Option<String>,
     requests: Requests,
@@ -122,6 +124,7 @@ impl<'a> Turn<'a> {
             wishes,
             leases: Vec::new(),
             agent_session: None,
+            goes_on: false,
             mode: None,
             requests: Requests::Refuse,
             models: Vec::new(),
@@ -166,7 +169,7 @@ impl<'a> Turn<'a> {
             Outcome::Spent(why) => (TaskState::Failed, why, Some(HoldCause::Budget)),
             Outcome::Lost(why) => (TaskState::Failed, why.into(), Some(HoldCause::Refused)),
         };
-        TaskEnd { state, why, agent_session: self.agent_session, holds }
+        TaskEnd { state, why, agent_session: self.agent_session, agent_told: self.purse.in_all(), holds }
     }
 
     fn consumer(&self) -> String {

@@ -6,6 +6,7 @@
 //! | `stall WORDS` | says them, and nothing more until it is stopped |
 //! | `calls COUNT` | calls a tool so often, ten times a second, and counts into the file `count` |
 //! | `spend CENTS` | tells that this was spent, and waits a little |
+//! | `tab CENTS` | waits until it is stopped, and tells then that this was spent |
 //! | `pace COUNT MILLIS` | says a number, from 0 on, and the time in nanoseconds so often, with that much between; in the end, also when it is cancelled, how often |
 //! | `run WORDS` | runs them in a shell, and says how that ended |
 //! | `recall` | says what stood before the prompt |
@@ -203,6 +204,16 @@ impl Fake {
                     &json!({ "sessionUpdate": "usage_update", "used": 1_000 + count, "size": 200_000, "cost": cost }),
                 );
                 std::thread::sleep(Duration::from_secs(3));
+            }
+            "tab" => {
+                self.say(session, "open ");
+                while !self.cancelled.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                let spent =
+                    json!({ "costMicroUsd": 10_000 * count, "usage": { "input": 1_000, "output": count } });
+                let result = json!({ "stopReason": "cancelled", "_meta": { "palisade": spent } });
+                return send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
             }
             "late" => {
                 send(&json!({ "jsonrpc": "2.0", "id": id, "result": { "stopReason": "end_turn" } }));

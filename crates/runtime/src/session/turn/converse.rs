@@ -106,7 +106,7 @@ impl Turn<'_> {
         let record = self.record().await;
         let asking = Asking {
             cwd: &wanted.tree,
-            earlier,
+            earlier: earlier.clone(),
             sign_in: sign_in.as_deref(),
             mode: mode.as_deref(),
             model: self.session.model.as_deref(),
@@ -134,6 +134,7 @@ impl Turn<'_> {
                         if over.is_some() { break }
                     }
                     Some(update) => {
+                        self.counts_on(&earlier, &opened);
                         self.purse.heard(&update);
                         let drafts = self.told.update(&update);
                         self.tell(drafts).await;
@@ -218,6 +219,19 @@ impl Turn<'_> {
         earlier
     }
 
+    /// An agent that goes on with a conversation tells what all of it cost. As long as nobody knows whether it does, it does.
+    fn counts_on(
+        &mut self,
+        earlier: &Option<AgentSession>,
+        opened: &tokio::sync::watch::Receiver<Option<AgentSession>>,
+    ) {
+        let opened = opened.borrow();
+        self.goes_on = earlier.is_some() && (opened.is_none() || *opened == *earlier);
+        if self.goes_on {
+            self.purse.goes_on_from(self.session.agent_told);
+        }
+    }
+
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {
         let Some(Talk { session, ended: came, fresh, recalled, model }) = over else {
             return stopping.unwrap_or_else(|| {
@@ -236,11 +250,12 @@ impl Turn<'_> {
         if !matches!(self.who.via(), Via::Pass(_)) {
             self.agent_session = session.map(|session| session.as_str().to_owned());
         }
-        if let Some(stopping) = stopping {
-            return stopping;
-        }
+        // Also of one that was stopped: it is spent.
         if let Ok(stopped) = &came {
             self.purse.ended(stopped);
+        }
+        if let Some(stopping) = stopping {
+            return stopping;
         }
         match came {
             Ok(Stopped { why: Stop::EndTurn, .. }) => Outcome::Done("the agent came to its end".into()),

@@ -362,3 +362,30 @@ fn ses_13_sandboxes_are_made_also_where_the_data_is_kept_in_memory() {
     owner.client.undo_task(&session, &api::UndoRequest::default()).unwrap();
     assert_eq!(text("new.txt"), None, "and it is taken back");
 }
+
+/// ADV-G05: what an agent left that would act on the host is not carried into the worktree, and whoever reads the session is told which paths
+/// that are, and why.
+#[test]
+fn adv_g05_what_is_not_carried_over_is_told() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let words = "run mkdir sub && echo evil > sub/.envrc && mkfifo sub/pipe && echo x > sub/fine";
+    let task = owner.client.prompt_session(&session, words).unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    assert!(owner.client.worktree_files(&worktree, "sub/fine").is_ok());
+    assert_eq!(owner.client.worktree_files(&worktree, "sub/.envrc").unwrap_err().status(), Some(404));
+    let steps = steps(owner, &session);
+    let told = steps.iter().find(|step| step.kind == "error").unwrap_or_else(|| panic!("{steps:?}"));
+    let paths = told.body["paths"].as_array().unwrap();
+    let why = |path: &str| {
+        let found = paths.iter().find(|one| one["path"] == path).unwrap_or_else(|| panic!("{told:?}"));
+        found["why"].as_str().unwrap().to_owned()
+    };
+    assert!(
+        why("sub/.envrc").contains("control file") && why("sub/pipe").contains("never applied"),
+        "{told:?}"
+    );
+    assert!(told.body["text"].as_str().unwrap().contains("sub/.envrc: "), "{told:?}");
+}

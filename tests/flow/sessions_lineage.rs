@@ -238,9 +238,13 @@ fn wt_19_what_a_task_changed_is_taken_back_and_nothing_else() {
         task.id
     };
     let read = |name: &str| owner.client.worktree_files(&worktree, name).ok().and_then(|file| file.text);
+    let nothing = owner.client.undo_task(&session, &UndoRequest::default()).unwrap_err();
+    assert_eq!(nothing.status(), Some(409), "{nothing}");
     run("write one.txt first words");
     let second = run("write one.txt second words");
     let third = run("write two.txt other words");
+    // One that changed nothing has nothing that could be taken back, and is in nobody's way.
+    let idle = run("say nothing");
     assert_eq!(read("one.txt").as_deref(), Some("second words\n"));
 
     // The last one, and what is named.
@@ -249,6 +253,8 @@ fn wt_19_what_a_task_changed_is_taken_back_and_nothing_else() {
     assert!(undone.undone_at.is_some() && read("two.txt").is_none());
     let undo =
         |task: &str, again| owner.client.undo_task(&session, &UndoRequest { task: Some(task.into()), again });
+    let refused = undo(&idle, false).unwrap_err();
+    assert!(refused.status() == Some(409) && refused.to_string().contains("nothing"), "{refused}");
     undo(&second, false).unwrap();
     assert_eq!(read("one.txt").as_deref(), Some("first words\n"));
 

@@ -48,7 +48,7 @@ impl Store {
         let act = permit.act();
         let id: Value = act.task.map(|task| task.to_string()).unwrap_or_default().into();
         let sql = task_columns!(
-            "WHERE session = $1 AND ($2 = '' OR id = $2) AND run IS NOT NULL AND ended_at IS NOT NULL \
+            "WHERE session = $1 AND ($2 = '' OR id = $2) AND run IS NOT NULL AND carried = 1 AND ended_at IS NOT NULL \
              AND ($2 <> '' OR ($3 = 1 AND undone_at IS NOT NULL) OR ($3 = 0 AND undone_at IS NULL)) \
              ORDER BY CASE WHEN $3 = 1 THEN seq ELSE -seq END LIMIT 1"
         );
@@ -56,13 +56,16 @@ impl Store {
         let row = self.engine.row(sql, &args).await?;
         let found = row.as_ref().map(task).transpose()?;
         let none = match (act.task, act.again) {
-            (Some(_), _) => {
-                return found
-                    .map(|task| (permit, task))
-                    .ok_or(StoreError::Dangling("task that ran and ended"));
+            (Some(named), _) => {
+                let ended = "SELECT 1 FROM tasks WHERE id = $1 AND session = $2 AND run IS NOT NULL AND ended_at IS NOT NULL";
+                let named = [named.to_string().into(), act.session.to_string().into()];
+                if found.is_none() && self.engine.row(ended, &named).await?.is_none() {
+                    return Err(StoreError::Dangling("task that ran and ended"));
+                }
+                "nothing that this task changed is in the worktree"
             }
             (None, true) => "nothing was taken back in this session",
-            (None, false) => "no task of this session ran to an end that can be taken back",
+            (None, false) => "no task of this session changed anything that can be taken back",
         };
         found.map(|task| (permit, task)).ok_or(StoreError::Unusable(none.into()))
     }

@@ -86,6 +86,8 @@ pub struct TaskEnd {
     pub agent_session: Option<String>,
     /// What it told that this conversation cost in all, in millionths of a dollar.
     pub agent_told: i64,
+    /// Whether something that it changed is in the worktree.
+    pub carried: bool,
     /// Why the rest of the queue waits.
     pub holds: Option<HoldCause>,
 }
@@ -252,6 +254,13 @@ impl Store {
         Ok(tx.commit().await?)
     }
 
+    /// Remembers that what a task changed is about to be in its worktree.
+    pub async fn carries_over(&self, work: &AtWork) -> Result<(), StoreError> {
+        let mut tx = self.engine.write().await?;
+        tx.exec("UPDATE tasks SET carried = 1 WHERE id = $1", &[work.task.to_string().into()]).await?;
+        Ok(tx.commit().await?)
+    }
+
     /// Says how a task ended; it can be said again until it is kept. One that somebody wanted to end holds the rest of its
     /// queue, however it ended.
     pub async fn end_task(&self, work: &AtWork, end: &TaskEnd) -> Result<(), StoreError> {
@@ -259,12 +268,14 @@ impl Store {
         let sql = "SELECT stopping_at FROM tasks WHERE id = $1 AND state IN ('running', 'held')";
         let Some(row) = tx.row(sql, &[work.task.to_string().into()]).await? else { return Ok(()) };
         let wanted = row.opt_int(0)?.map(|_| HoldCause::Stopped);
-        let sql = "UPDATE tasks SET state = $2, why = $3, ended_at = $4, prompt = NULL WHERE id = $1";
-        let args = [
+        let sql =
+            "UPDATE tasks SET state = $2, why = $3, ended_at = $4, prompt = NULL, carried = $5 WHERE id = $1";
+        let args: [Value; 5] = [
             work.task.to_string().into(),
             state(end.state),
             end.why.as_str().into(),
             self.clock.now().into(),
+            end.carried.into(),
         ];
         tx.exec(sql, &args).await?;
         // A conversation is in the home of whoever asked: nobody else's agent finds it there.

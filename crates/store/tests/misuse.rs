@@ -63,6 +63,7 @@ const WITHOUT_PERMIT: &[(&str, &str)] = &[
     ),
     // What was begun by a permit goes on and ends.
     ("name_run", "takes the task that is at work"),
+    ("carries_over", "takes the task that is at work"),
     ("repo_at_work", "takes the task that is at work"),
     ("keep_standing", "takes the task that is at work"),
     ("stay", "takes what began by a permit to end a worktree, and opens again what that closed"),

@@ -263,10 +263,23 @@ fn room(state: &Path) -> Option<u64> {
 /// What became of a layer.
 #[derive(Debug)]
 pub(super) enum Layer {
-    /// It is in the worktree now; how many paths that were, and why its branch is not where it was taken, if it is not.
-    Carried(usize, Option<String>),
+    /// It is in the worktree now.
+    Carried(Carried),
     /// It is not, and why; it is kept.
     Kept(String),
+}
+
+/// What of a layer is in the worktree.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// How many paths.
+    pub(super) count: usize,
+    /// Why its branch is not where it was taken, if it is not.
+    pub(super) stays: Option<String>,
+    /// What was left out, each path with the reason.
+    pub(super) left: Value,
+    /// Whether there is something that can be taken back.
+    pub(super) counts: bool,
 }
 
 /// Carries what a run changed into the worktree.
@@ -277,7 +290,10 @@ pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> La
                 (result.pointer("/branch/became").and_then(Value::as_str) == Some("stays")).then(|| {
                     result.pointer("/branch/why").and_then(Value::as_str).unwrap_or_default().to_owned()
                 });
-            Layer::Carried(result.get("applied").and_then(Value::as_array).map_or(0, Vec::len), stays)
+            let count = result.get("applied").and_then(Value::as_array).map_or(0, Vec::len);
+            let moved = result.get("branch").is_some_and(|branch| !branch.is_null()) && stays.is_none();
+            let left = result.get("left").cloned().unwrap_or_default();
+            Layer::Carried(Carried { count, stays, left, counts: count > 0 || moved })
         }
         Err(why) => Layer::Kept(why),
     }

@@ -6,6 +6,7 @@
 
 mod asked;
 mod converse;
+mod left;
 mod models;
 mod stands;
 
@@ -28,7 +29,7 @@ use self::asked::Questions;
 use super::agents::{How, Kind};
 use super::budget::Purse;
 use super::cut::Cut;
-use super::sandbox::{self, Agent, Ended, Layer, Wanted};
+use super::sandbox::{self, Agent, Carried, Ended, Layer, Wanted};
 use super::seen::Seen;
 use super::told::{Draft, LATEST, Told};
 use super::{SEALED, opened};
@@ -84,6 +85,8 @@ pub(super) struct Turn<'a> {
     agent_session: Option<String>,
     /// Whether that is a conversation that it goes on with.
     pub(super) goes_on: bool,
+    /// Whether something that it changed is in the worktree.
+    carried: bool,
     /// What the agent calls its mode, and what becomes of what it asks.
     mode: Option<String>,
     requests: Requests,
@@ -125,6 +128,7 @@ impl<'a> Turn<'a> {
             leases: Vec::new(),
             agent_session: None,
             goes_on: false,
+            carried: false,
             mode: None,
             requests: Requests::Refuse,
             models: Vec::new(),
@@ -149,6 +153,7 @@ impl<'a> Turn<'a> {
         };
         self.runtime.end_leases_of(&self.consumer());
         self.keep_standing(Moment::Ended).await;
+        let agent_told = self.purse.in_all();
         let (state, why, holds) = match outcome {
             Outcome::Done(why) => (TaskState::Done, why, None),
             Outcome::Failed(why) => {
@@ -169,7 +174,8 @@ impl<'a> Turn<'a> {
             Outcome::Spent(why) => (TaskState::Failed, why, Some(HoldCause::Budget)),
             Outcome::Lost(why) => (TaskState::Failed, why.into(), Some(HoldCause::Refused)),
         };
-        TaskEnd { state, why, agent_session: self.agent_session, agent_told: self.purse.in_all(), holds }
+        let Self { agent_session, carried, .. } = self;
+        TaskEnd { state, why, agent_session, agent_told, carried, holds }
     }
 
     fn consumer(&self) -> String {
@@ -352,8 +358,9 @@ impl<'a> Turn<'a> {
     }
 
     /// Carries what the run changed into the worktree, also of one that failed: the conversation goes on from there.
-    async fn take_over(&self, wanted: &Wanted, ended: &Ended) {
+    async fn take_over(&mut self, wanted: &Wanted, ended: &Ended) {
         let Some(run) = ended.run() else { return };
+        self.tell_found(&ended.report, run).await;
         if !self.is_named
             && let Err(error) = self.runtime.store.name_run(self.work, run).await
         {
@@ -367,8 +374,16 @@ impl<'a> Turn<'a> {
         if !ended.left_changes() {
             return;
         }
-        match sandbox::carry(self.runtime.trees.launcher(), wanted, run).await {
-            Layer::Carried(count, stays) => {
+        // Before it is: whoever takes it back looks for those that may have been.
+        self.carried = true;
+        if let Err(error) = self.runtime.store.carries_over(self.work).await {
+            tracing::warn!(%error, "that a task is carried over could not be kept");
+        }
+        let layer = sandbox::carry(self.runtime.trees.launcher(), wanted, run).await;
+        self.carried = matches!(&layer, Layer::Carried(carried) if carried.counts);
+        match layer {
+            Layer::Carried(Carried { count, stays, left, counts: _ }) => {
+                self.tell_left(&left, run).await;
                 if let Some(why) = stays {
                     let why = super::told::clean(&self.runtime.redactor, &why);
                     let text = format!(

@@ -151,6 +151,25 @@ fn acc_15_no_answer_gives_an_agent_a_rule_of_its_own() {
     assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
 }
 
+/// ACC-12: whoever allows something by the command line names what they saw; what came in its place is not allowed with it.
+#[test]
+fn acc_12_nothing_is_allowed_that_nobody_named() {
+    let host = quiet();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "ask note").unwrap();
+    let one = asked(owner, &session);
+    let allow = |words: &[&str]| {
+        let words = [&["approval", "allow", &session][..], words].concat();
+        crate::secrets::palisade(&host, &owner.client, &words, "")
+    };
+    assert!(!allow(&[]).status.success());
+    assert_eq!(asked(owner, &session), one, "it still waits");
+    assert!(allow(&[&one.id]).status.success());
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+}
+
 /// ACC-13, ADV-A03: only a person with the right decides: no viewer, no stranger to the worktree, no Pass.
 #[test]
 fn acc_13_only_a_person_with_the_right_decides() {

@@ -175,8 +175,8 @@ pub(crate) enum ApprovalCommand {
     /// Allow an effect that waits, as it was shown
     Allow {
         session: String,
-        /// Which (apr_…); the only one that waits unless named
-        approval: Option<String>,
+        /// Which (apr_…), as `palisade approval list` shows it
+        approval: String,
         /// The id of a choice; the one that allows once unless named
         #[arg(long)]
         choice: Option<String>,

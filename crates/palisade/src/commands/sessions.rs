@@ -153,7 +153,8 @@ pub(super) fn approval(session: &Session, command: ApprovalCommand) -> Result<Sh
             Ok(Shown::new(&found.items, text))
         }
         ApprovalCommand::Allow { session, approval, choice, scope, beneath, uses, hours } => {
-            let one = waiting(&client, &session, approval.as_deref())?;
+            // What nobody named may be another than they saw.
+            let one = waiting(&client, &session, Some(&approval))?;
             let choice = choice.or_else(|| once(&one));
             let choice = choice.ok_or_else(|| {
                 Failure::Usage("none of the choices allows it once; name one by --choice".into())

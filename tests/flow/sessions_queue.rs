@@ -49,6 +49,24 @@ fn ses_01_so_many_tasks_of_one_person_are_at_work() {
     until("the next has its turn", || (at_work(&hers) == 2).then_some(()));
 }
 
+/// SES-01: however many tasks a session had, the command line shows all of them, the last one too.
+#[test]
+fn ses_01_every_task_of_a_session_is_shown() {
+    let host = builder().start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let session = stalls(owner, &worktree);
+    let all: Vec<String> =
+        (0..60).map(|n| owner.client.prompt_session(&session, &format!("say {n}")).unwrap().id).collect();
+    for more in [&[][..], &["--json"][..]] {
+        let words = [more, &["session", "show", &session]].concat();
+        let output = crate::secrets::palisade(&host, &owner.client, &words, "");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let missing: Vec<_> = all.iter().filter(|id| !text.contains(*id)).collect();
+        assert!(missing.is_empty(), "{missing:?}\n{text}");
+    }
+}
+
 /// SES-01: a task that failed holds what waits behind it, unless `sessions.goes_on` says otherwise.
 #[test]
 fn ses_01_what_a_failure_holds_is_settled() {

@@ -46,7 +46,7 @@ pub(super) fn run(session_of: &Session, command: SessionCommand, json: bool) -> 
         }
         SessionCommand::Show { session } => {
             let found = client.session(&session)?;
-            Ok(show(&found, &client.tasks(&session, 0)?.items))
+            Ok(show(&found, &all_tasks(&client, &session)?))
         }
         SessionCommand::Prompt { session, prompt, follow, leave_questions } => {
             let prompt = prompt.map_or_else(from_input, Ok)?;
@@ -187,6 +187,19 @@ pub(super) fn approval(session: &Session, command: ApprovalCommand) -> Result<Sh
             let one = waiting(&client, &session, approval.as_deref())?;
             let body = DenyRequest { effect: one.effect.clone() };
             Ok(decided(&client.deny_approval(&one.session, &one.id, &body)?))
+        }
+    }
+}
+
+/// Every task of a session, the oldest first.
+fn all_tasks(client: &Client, session: &str) -> Result<Vec<api::Task>, Failure> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let page = client.tasks(session, after)?;
+        all.extend(page.items);
+        match page.next {
+            Some(next) => after = next,
+            None => return Ok(all),
         }
     }
 }

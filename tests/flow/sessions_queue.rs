@@ -49,6 +49,27 @@ fn ses_01_so_many_tasks_of_one_person_are_at_work() {
     until("the next has its turn", || (at_work(&hers) == 2).then_some(()));
 }
 
+/// SES-01: however many wait for a place in one worktree, what is asked in another has its turn.
+#[test]
+fn ses_01_many_that_wait_for_a_place_keep_nobody_else_from_theirs() {
+    // More than the desk looks at together.
+    const MANY: usize = 270;
+    let host = builder().set("sessions.per_worktree", "1").start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "session").id;
+    let other = host.tree(owner, "other", "session").id;
+    let first = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    owner.client.prompt_session(&first, "pace 100000 1000").unwrap();
+    until("it is at work", || (state(owner, &first) == "running").then_some(()));
+    for _ in 0..MANY {
+        stalls(owner, &worktree);
+    }
+    let session = owner.client.create_session(&new_session(&other)).unwrap().id;
+    let task = owner.client.prompt_session(&session, "say here").unwrap();
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    assert_eq!(state(owner, &first), "running", "and the place there was taken all the while");
+}
+
 /// SES-01: however many tasks a session had, the command line shows all of them, the last one too.
 #[test]
 fn ses_01_every_task_of_a_session_is_shown() {

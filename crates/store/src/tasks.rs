@@ -196,8 +196,8 @@ impl Store {
         Ok(rows.iter().map(task).collect::<Result<_, _>>()?)
     }
 
-    /// The first in line of each open session that holds nothing back and has nothing at work.
-    pub async fn waiting_tasks(&self, most: i64) -> Result<Vec<Waiting>, StoreError> {
+    /// The first in line of each open session that holds nothing back and has nothing at work: so many, behind so many.
+    pub async fn waiting_tasks(&self, most: i64, behind: i64) -> Result<Vec<Waiting>, StoreError> {
         // Everybody's first before anybody's second: nobody waits behind all that somebody else asked for.
         let sql = "SELECT n.session, n.id, n.claim, n.asked_by FROM (SELECT t.session, t.id, t.claim, t.asked_by, t.seq, \
                    ROW_NUMBER() OVER (PARTITION BY t.asked_by ORDER BY t.seq) AS place \
@@ -205,8 +205,8 @@ impl Store {
                    WHERE t.state = 'queued' AND s.held IS NULL AND s.closed_at IS NULL AND w.deleted_at IS NULL \
                    AND t.seq = (SELECT MIN(q.seq) FROM tasks q WHERE q.session = t.session AND q.state = 'queued') \
                    AND NOT EXISTS (SELECT 1 FROM tasks r WHERE r.session = t.session AND r.state IN ('running', 'held'))) n \
-                   ORDER BY n.place, n.seq LIMIT $1";
-        let rows = self.engine.rows(sql, &[most.into()]).await?;
+                   ORDER BY n.place, n.seq LIMIT $1 OFFSET $2";
+        let rows = self.engine.rows(sql, &[most.into(), behind.into()]).await?;
         let waiting = |row: &Row| -> Result<Waiting, EngineError> {
             let (session, task, asked_by) = (parsed(row, 0)?, parsed(row, 1)?, parsed(row, 3)?);
             Ok(Waiting { session, task, asked_by, claim: row.text(2)?.to_owned() })

@@ -256,17 +256,35 @@ impl Runtime {
     }
 
     async fn begin_waiting(self: &Arc<Self>, begun: &mut JoinSet<()>) -> Result<(), StoreError> {
-        let most = i64::try_from(MOST).unwrap_or(i64::MAX);
         // Nothing is begun that could not be kept; what waits stays.
         if self.store.is_tight() {
             return Ok(());
         }
         let at_once = self.store.at_once().await?;
-        for waiting in self.store.waiting_tasks(most).await? {
+        let (most, mut behind) = (i64::try_from(MOST).unwrap_or(i64::MAX), 0);
+        loop {
+            let some = self.store.waiting_tasks(most, behind).await?;
+            let count = some.len();
+            // Those that have to wait keep nobody behind them from being looked at.
+            if !self.begin_some(some, &at_once, begun).await? || count < MOST {
+                return Ok(());
+            }
+            behind = behind.saturating_add(most);
+        }
+    }
+
+    /// Begins what can be of these; false if there is no place for more.
+    async fn begin_some(
+        self: &Arc<Self>,
+        some: Vec<Waiting>,
+        at_once: &[Allowance],
+        begun: &mut JoinSet<()>,
+    ) -> Result<bool, StoreError> {
+        for waiting in some {
             if self.desk.rests(waiting.session) || self.desk.working().contains_key(&waiting.session) {
                 continue;
             }
-            let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(()) };
+            let Ok(seat) = Arc::clone(&self.desk.seats).try_acquire_owned() else { return Ok(false) };
             let (wish, wishes) = watch::channel(None);
             // Whoever ends a worktree has to see what is begun there.
             let Ok(facts) = self.gate.session(waiting.session).await else {
@@ -274,6 +292,11 @@ impl Runtime {
                 continue;
             };
             let worktree = facts.map(|facts| facts.worktree.id);
+            // What needs no question to the store first: very many may wait for a place.
+            let here = Place { asked_by: waiting.asked_by, worktree, comes_from: &[] };
+            if self.is_full(&self.desk.working(), &here, at_once) {
+                continue;
+            }
             let comes_from = self.store.comes_from(waiting.session).await?;
             {
                 let mut working = self.desk.working();
@@ -282,7 +305,7 @@ impl Runtime {
                 let is_taking_back = |one: &Working| one.asked_by.is_none() && one.worktree == worktree;
                 if working.contains_key(&waiting.session)
                     || working.values().any(is_taking_back)
-                    || self.is_full(&working, &place, &at_once)
+                    || self.is_full(&working, &place, at_once)
                 {
                     continue;
                 }
@@ -292,7 +315,7 @@ impl Runtime {
             let this = Arc::clone(self);
             begun.spawn(async move { this.attend(waiting, wishes, seat).await });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Whether as many are at work for this person, in this worktree, or of what a session is bound to, as may be.

@@ -76,7 +76,7 @@ impl Scene {
     }
 
     async fn waiting(&self, most: i64) -> Vec<TaskId> {
-        self.store.waiting_tasks(most).await.unwrap().into_iter().map(|one| one.task).collect()
+        self.store.waiting_tasks(most, 0).await.unwrap().into_iter().map(|one| one.task).collect()
     }
 }
 
@@ -105,6 +105,9 @@ async fn ses_01_everybody_s_first_is_before_anybody_s_second() {
         let all = scene.waiting(100).await;
         assert_eq!(all.len(), 23, "the first of each session");
         assert_eq!(all[5..], hers[2..], "the rest is hers, in order");
+        let behind: Vec<TaskId> =
+            scene.store.waiting_tasks(100, 20).await.unwrap().into_iter().map(|one| one.task).collect();
+        assert_eq!(behind, all[20..], "behind those that were looked at");
 
         // Who asks in a session of somebody else's has their own place.
         let shared = scene.session(ana).await;

@@ -151,6 +151,32 @@ fn acc_15_no_answer_gives_an_agent_a_rule_of_its_own() {
     assert_eq!(owner.client.worktree_files(&worktree, "note").unwrap_err().status(), Some(404));
 }
 
+/// ACC-14: whoever may only read is nobody who could decide: what waits goes on waiting while they look on.
+#[test]
+fn acc_14_a_viewer_who_looks_on_makes_no_no_of_what_waits() {
+    let host =
+        Host::builder().set("limits.requests_per_minute", "0").set("sessions.answer_seconds", "2").start();
+    let owner = host.owner();
+    let worktree = host.tree(owner, "demo", "view").id;
+    let session = owner.client.create_session(&new_session(&worktree)).unwrap().id;
+    let viewer = host.user("viewer", "viewer");
+    let looks_on = viewer.client.follow_session(&session, 0).unwrap();
+    let looking =
+        std::thread::spawn(move || looks_on.map_while(Result::ok).find(|step| step.kind == "result"));
+    let task = owner.client.prompt_session(&session, "ask note").unwrap();
+    until("it stands still", || tasks(owner, &session).iter().any(|task| task.state == "held").then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let one = asked(owner, &session);
+    assert_eq!(one.state, "open", "nobody who may decide was there");
+    assert!(!looking.is_finished(), "the viewer looks on all the while");
+    // Somebody comes who may.
+    let follows = owner.client.follow_session(&session, 0).unwrap();
+    assert!(follows.map_while(Result::ok).any(|step| step.kind == "result"));
+    assert_eq!(ended(owner, &session, &task.id).state, "done");
+    assert_eq!(owner.client.approvals(&session, true).unwrap().items[0].state, "expired");
+    assert!(looking.join().unwrap().is_some());
+}
+
 /// ACC-12: whoever allows something by the command line names what they saw; what came in its place is not allowed with it.
 #[test]
 fn acc_12_nothing_is_allowed_that_nobody_named() {

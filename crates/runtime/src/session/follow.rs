@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::{Principal, ReadSession};
+use access::{Act, AllowApproval, Principal, ReadSession, Resource};
 use model::{SessionId, Step};
 use tokio::sync::watch;
 
@@ -24,6 +24,18 @@ pub struct SessionFollower {
     newest: watch::Receiver<i64>,
     epoch: watch::Receiver<u64>,
     judged: Instant,
+    /// Whether they may decide what is asked there, and since which change of rights that is known: what waits for somebody does not wait for
+    /// those who may only read.
+    decides: bool,
+    decides_as_of: Option<u64>,
+}
+
+impl Drop for SessionFollower {
+    fn drop(&mut self) {
+        if self.decides {
+            self.runtime.journal.leave(self.session);
+        }
+    }
 }
 
 impl Runtime {
@@ -45,7 +57,12 @@ impl Runtime {
         };
         let epoch = self.gate.epoch().watch();
         let (runtime, who) = (Arc::clone(self), who.clone());
-        Ok(SessionFollower { runtime, who, session, cursor, newest, epoch, judged: Instant::now() })
+        let judged = Instant::now();
+        let (decides, decides_as_of) = (false, None);
+        let mut follower =
+            SessionFollower { runtime, who, session, cursor, newest, epoch, judged, decides, decides_as_of };
+        follower.attends().await;
+        Ok(follower)
     }
 }
 
@@ -68,6 +85,25 @@ impl SessionFollower {
         self.cursor = self.cursor.min(seq);
     }
 
+    /// Looks whether they may decide, if rights changed since that is known. What nobody can tell now stays as it was, and is asked again.
+    async fn attends(&mut self) {
+        let as_of = *self.epoch.borrow();
+        if self.decides_as_of == Some(as_of) {
+            return;
+        }
+        let resource = Resource::Session(self.session);
+        let Ok(decides) = self.runtime.gate.still_allows(&self.who, AllowApproval::ACTION, resource).await
+        else {
+            return;
+        };
+        self.decides_as_of = Some(as_of);
+        if decides != self.decides {
+            self.decides = decides;
+            let journal = &self.runtime.journal;
+            if decides { journal.attend(self.session) } else { journal.leave(self.session) }
+        }
+    }
+
     /// Waits for the next steps. An empty answer means: still here, nothing new. Dropped before it answers, it has not moved.
     pub async fn next(&mut self) -> Result<Vec<Arc<Step>>, EventError> {
         if *self.newest.borrow_and_update() <= self.cursor {
@@ -81,6 +117,7 @@ impl SessionFollower {
         self.judged = Instant::now();
         // Whether the caller is still signed in and may still read it.
         let permit = self.runtime.look(&self.who, ReadSession { session: self.session }).await?;
+        self.attends().await;
         if *self.newest.borrow_and_update() <= self.cursor {
             return Ok(Vec::new());
         }

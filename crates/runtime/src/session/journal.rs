@@ -79,13 +79,23 @@ pub(crate) struct Journal {
     from: Mutex<Option<mpsc::Receiver<Draft>>>,
     room: Arc<Semaphore>,
     live: Mutex<HashMap<SessionId, Live>>,
+    /// How many look on who may decide what is asked there.
+    attended: Mutex<HashMap<SessionId, usize>>,
 }
 
 impl Journal {
     pub(crate) fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         let (to, from) = mpsc::channel(WAITING);
         let room = Arc::new(Semaphore::new(ROOM as usize));
-        Self { store, clock, to, from: Mutex::new(Some(from)), room, live: Mutex::default() }
+        Self {
+            store,
+            clock,
+            to,
+            from: Mutex::new(Some(from)),
+            room,
+            live: Mutex::default(),
+            attended: Mutex::default(),
+        }
     }
 
     fn live(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, Live>> {
@@ -210,9 +220,28 @@ impl Journal {
         self.live().entry(session).or_insert_with(|| Live::at(last)).newest.subscribe()
     }
 
-    /// Whether somebody looks on.
-    pub(crate) fn is_followed(&self, session: SessionId) -> bool {
-        self.live().get(&session).is_some_and(|live| live.newest.receiver_count() > 0)
+    fn attending(&self) -> std::sync::MutexGuard<'_, HashMap<SessionId, usize>> {
+        self.attended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether somebody looks on who may decide.
+    pub(crate) fn is_attended(&self, session: SessionId) -> bool {
+        self.attending().contains_key(&session)
+    }
+
+    /// Somebody who may decide looks on from now on.
+    pub(crate) fn attend(&self, session: SessionId) {
+        *self.attending().entry(session).or_default() += 1;
+    }
+
+    /// They do not any more, or may not.
+    pub(crate) fn leave(&self, session: SessionId) {
+        let mut attended = self.attending();
+        let Some(count) = attended.get_mut(&session) else { return };
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            attended.remove(&session);
+        }
     }
 
     /// Steps after a place, if all of them are in memory.

@@ -1,6 +1,6 @@
 //! What an agent asks during a turn: shown to people as an effect, decided once, and answered.
 //!
-//! Invariants: nobody's silence is a yes; while somebody looks on, a question waits for so long (a minute unless settled otherwise) and is then denied; while
+//! Invariants: nobody's silence is a yes; while somebody looks on who may decide, a question waits for so long (a minute unless settled otherwise) and is then denied; while
 //! nobody does, the sandbox stands still until somebody decides. The agent cannot answer itself: it has no way here.
 
 use std::path::Path;
@@ -115,7 +115,7 @@ impl Questions {
         self.open.push(Open { id, asks: Asks::Agent(Box::new(question)), since: Instant::now(), seen: None });
         if !consented
             && !turn.runtime.bounds.unattended_holds
-            && !turn.runtime.journal.is_followed(turn.work.session())
+            && !turn.runtime.journal.is_attended(turn.work.session())
         {
             turn.note(UNATTENDED).await;
             expire(turn, id).await;
@@ -240,7 +240,7 @@ impl Questions {
         if self.open.is_empty() {
             return self.thaw(turn, wanted, agent).await;
         }
-        let is_attended = turn.runtime.journal.is_followed(turn.work.session());
+        let is_attended = turn.runtime.journal.is_attended(turn.work.session());
         let now = Instant::now();
         let mut late = Vec::new();
         let patience = turn.runtime.bounds.usual.patience;

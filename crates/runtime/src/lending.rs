@@ -14,10 +14,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use access::{Act, LeaseSecret, Principal, Resource, Via};
-use model::{SecretId, UserId};
+use model::{Millis, SecretId, UserId};
 use vault::LeaseId;
+use zeroize::Zeroizing;
 
-use crate::Runtime;
+use crate::{ActError, Lent, Runtime, Wish};
 
 /// Most rights that are judged while somebody waits.
 const AT_ONCE: usize = 64;
@@ -85,6 +86,23 @@ impl Runtime {
             self.forget(|leases| leases.end_where(|lease, _| over.contains(&lease)));
         }
         unknown
+    }
+
+    /// Lends a consumer for longer what it has. What counts for them may be another value by now: then nothing is lent, and what it has goes on
+    /// to its own end.
+    pub async fn lend_longer(
+        self: &Arc<Self>,
+        who: &Principal,
+        wish: Wish,
+        consumer: &str,
+        lease: LeaseId,
+        timeout: Millis,
+    ) -> Result<Option<Lent>, ActError> {
+        let lent = self.lease_secret(who, wish, consumer, timeout).await?;
+        let read = |lease| self.with_lease(lease, consumer, |value| Zeroizing::new(value.to_vec()));
+        let is_same = matches!((read(lease), read(lent.lease)), (Ok(old), Ok(new)) if *old == *new);
+        self.end_lease(if is_same { lease } else { lent.lease }, consumer);
+        Ok(is_same.then_some(lent))
     }
 
     /// Ends what is over, and judges all that is lent whenever rights change; for as long as it is let.

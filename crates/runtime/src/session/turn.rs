@@ -7,6 +7,7 @@
 mod asked;
 mod converse;
 mod left;
+mod loans;
 mod models;
 mod stands;
 
@@ -22,10 +23,10 @@ use store::{AtWork, Moment, Session, TaskEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, watch};
-use vault::LeaseId;
 use zeroize::Zeroizing;
 
 use self::asked::Questions;
+use self::loans::{LONGEST, Loan};
 use super::agents::{How, Kind};
 use super::budget::Purse;
 use super::cut::Cut;
@@ -42,8 +43,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const PARTING: Duration = Duration::from_secs(5);
 /// Bytes of what one task may say.
 const MOST_SAID: usize = 64 << 20;
-/// What is lent lasts no longer than a task may.
-const LONGEST: i64 = 24 * 60 * 60 * 1_000;
 
 /// Why a task is to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +80,7 @@ pub(super) struct Turn<'a> {
     told: Told,
     /// What a program says on its other output: apart, so that neither cuts a line of the other, and a secret in it, in two.
     complains: Told,
-    leases: Vec<LeaseId>,
+    leases: Vec<Loan>,
     agent_session: Option<String>,
     /// Whether that is a conversation that it goes on with.
     pub(super) goes_on: bool,
@@ -289,14 +288,14 @@ impl<'a> Turn<'a> {
             };
             let wish = crate::Wish { name: secret, worktree: Some(self.session.worktree()), hosts };
             let consumer = self.consumer();
-            let Ok(loan) = self.runtime.lease_secret(self.who, wish, &consumer, LONGEST).await else {
+            let Ok(loan) = self.runtime.lease_secret(self.who, wish.clone(), &consumer, LONGEST).await else {
                 continue;
             };
             let value = self.runtime.with_lease(loan.lease, &consumer, |value| {
                 std::str::from_utf8(value).map(|text| Zeroizing::new(text.to_owned()))
             });
             if let Ok(Ok(value)) = value {
-                self.leases.push(loan.lease);
+                self.leases.push(Loan::new(&loan, wish));
                 lent.push((name.clone(), value));
             }
         }
@@ -535,7 +534,8 @@ impl<'a> Turn<'a> {
             return Some(Outcome::Lost("the key that it was asked with has ended"));
         }
         let consumer = self.consumer();
-        if self.leases.iter().any(|lease| self.runtime.with_lease(*lease, &consumer, |_| ()).is_err()) {
+        self.keep_lent().await;
+        if self.leases.iter().any(|loan| self.runtime.with_lease(loan.lease, &consumer, |_| ()).is_err()) {
             return Some(Outcome::Lost("a secret that it used was taken back"));
         }
         if !self.epoch.has_changed().unwrap_or(false) {

@@ -37,6 +37,7 @@ const HAND_ON: &[(&str, &str)] = &[
     ("worktree_file", "reads the worktree by the use case for that, then its tree"),
     ("prompt_session", "hands on to what queues every prompt, which takes the act through the gate"),
     ("allow_approval", "hands on to what carries out every allowing, which takes the act through the gate"),
+    ("lend_longer", "lends by the use case for that, and keeps one of the two loans"),
     ("offer_totp", "reads the caller by the use case for that"),
     ("confirm_totp", "proves the caller again, then changes by a use case"),
     ("remove_totp", "proves the caller again, then changes by a use case"),

@@ -533,6 +533,32 @@ async fn sec_06_much_that_is_lent_keeps_nobody_waiting_and_ends_all_the_same() {
     care.await.unwrap();
 }
 
+/// What somebody still works with is lent for longer, as the same value and to those who may have it; whatever else counts by now is not.
+#[tokio::test]
+async fn sec_06_a_lease_goes_on_for_whoever_still_has_the_right() {
+    let house = House::new().await;
+    let owner = house.owner().await;
+    let me = SecretOwner::User(owner.id);
+    drop(add(&house, &owner, me, "KEY", "a value that stays").await);
+    let lent = house.runtime.lease_secret(&owner.who, wish("KEY", None), "task", DAY).await.unwrap();
+    house.clock.advance(DAY);
+    let longer = |lease| house.runtime.lend_longer(&owner.who, wish("KEY", None), "task", lease, DAY);
+    let next = longer(lent.lease).await.unwrap().unwrap();
+    let read = |lease| house.runtime.with_lease(lease, "task", <[u8]>::to_vec);
+    assert_eq!(read(lent.lease), Err(LeaseError::None), "one at a time");
+    house.clock.advance(DAY);
+    assert_eq!(read(next.lease).unwrap(), b"a value that stays", "beyond the time of the first");
+    // Another value is not put in the place of what is at work.
+    let changed = NewSecret { replace: true, ..new(me, "KEY") };
+    drop(house.runtime.add_secret(&owner.who, changed, value("another value")).await.unwrap());
+    assert!(longer(next.lease).await.unwrap().is_none());
+    assert_eq!(
+        house.runtime.end_leases_of("task"),
+        usize::from(read(next.lease).is_ok()),
+        "nothing was added"
+    );
+}
+
 /// A value that ends is not lent beyond its end, and no lease is for longer than a day.
 #[tokio::test]
 async fn sec_06_a_lease_is_no_longer_than_its_value_or_a_day() {

@@ -272,6 +272,90 @@ fn ses_05_a_crash_leaves_the_truth_and_no_process() {
     assert_eq!(processes("65432"), [0; 0], "nothing was started again");
 }
 
+/// SES-05, ACC-14: ten at work when the daemon is killed, some in the middle of their turn, some that stand still for a question or a budget:
+/// half a minute after the restart each has a true end and no process is left; what was asked of a person still waits, what was queued is
+/// there in its order, and nothing was begun twice.
+#[test]
+fn ses_05_ten_of_all_kinds_have_a_true_end_within_half_a_minute() {
+    let mut host = quiet();
+    let owner = host.owner().clone();
+    let worktree = host.tree(&owner, "demo", "session").id;
+    let kinds =
+        ["ask", "ask", "ask", "calls 900", "calls 900", "pace 90000 20", "pace 90000 20", "run sleep 65433"];
+    let mut sessions: Vec<(&str, String, Vec<String>)> = Vec::new();
+    for (n, kind) in kinds.iter().copied().chain(["program", "program"]).enumerate() {
+        let body = match kind {
+            "program" => command(&worktree, &["sh", "-c", "cat >/dev/null; echo up; sleep 65433"]),
+            _ => new_session(&worktree),
+        };
+        let session = owner.client.create_session(&body).unwrap().id;
+        if kind.starts_with("calls") {
+            owner
+                .client
+                .set_budget(&crate::sessions_budgets::budget("session", &session, "calls", 0, 3))
+                .unwrap();
+        }
+        let first = if kind == "ask" { format!("ask note{n}") } else { kind.to_owned() };
+        let prompts = [first, "say second".into(), "say third".into()];
+        let asked = prompts.map(|prompt| owner.client.prompt_session(&session, &prompt).unwrap().id).to_vec();
+        sessions.push((kind, session, asked));
+    }
+    let stands_still = |kind: &str| kind == "ask" || kind.starts_with("calls");
+    for (kind, session, asked) in &sessions {
+        until("it is at work, or stands still", || {
+            let first = task(&owner, session, &asked[0]);
+            let speaks = !kind.starts_with("pace") || !said(&steps(&owner, session)).is_empty();
+            (first.state == if stands_still(kind) { "held" } else { "running" } && speaks).then_some(())
+        });
+    }
+    let open = |who: &Person, session: &str| who.client.approvals(session, false).unwrap().items;
+    let waited: Vec<_> = sessions.iter().map(|(_, session, _)| open(&owner, session)).collect();
+    // Each has a launcher that the daemon started, and says whose it is.
+    let daemon = host.pid().to_string();
+    assert!(processes(&daemon).len() >= sessions.len(), "{:?}", processes(&daemon));
+    host.kill();
+    let killed = Instant::now();
+    host.restart();
+    let owner = host.owner().clone();
+    for ((kind, session, asked), waited) in sessions.iter().zip(&waited) {
+        let first = until("a true end", || {
+            let first = task(&owner, session, &asked[0]);
+            first.ended_at.is_some().then_some(first)
+        });
+        assert!(first.state == "failed" && first.why.contains("the daemon ended"), "{kind}: {first:?}");
+        assert_eq!(owner.client.session(session).unwrap().held.as_deref(), Some("interrupted"), "{kind}");
+        let all = tasks(&owner, session);
+        assert_eq!(
+            all.iter().map(|task| task.id.clone()).collect::<Vec<_>>(),
+            *asked,
+            "{kind}: as it was asked"
+        );
+        assert!(all[1..].iter().all(|task| task.state == "queued"), "{kind}: {all:?}");
+        assert_eq!(open(&owner, session), *waited, "{kind}: what waited for somebody still does");
+        assert_eq!(waited.len(), usize::from(stands_still(kind)), "{kind}");
+    }
+    until("nothing is left", || {
+        (processes(&daemon).is_empty() && processes("65433").is_empty()).then_some(())
+    });
+    assert!(killed.elapsed() < Duration::from_secs(30), "it took {:?}", killed.elapsed());
+    for (kind, session, asked) in &sessions {
+        if let Some(one) = open(&owner, session).pop().filter(|_| *kind == "ask") {
+            owner.client.allow_approval(session, &one.id, &crate::calls::allow(&one, None)).unwrap();
+        }
+        let ends = *kind != "program" && !kind.starts_with("calls");
+        owner.client.resume_session(session).unwrap();
+        if ends {
+            assert_eq!(ended(&owner, session, &asked[2]).state, "done", "{kind}");
+            let begun: Vec<_> = steps(&owner, session)
+                .into_iter()
+                .filter(|step| step.kind == "user")
+                .filter_map(|step| step.task)
+                .collect();
+            assert_eq!(begun, *asked, "{kind}: each once, in its order");
+        }
+    }
+}
+
 /// SES-08: what an agent should never say is an error at its place, and the session goes on.
 #[test]
 fn ses_08_hostile_output_is_told_at_its_place_and_the_session_goes_on() {

@@ -124,7 +124,7 @@ fn a_sink_passes_whole_lines_on_at_once_and_the_rest_at_the_end() {
 }
 
 #[test]
-fn adversarial_text_takes_linear_time() {
+fn sec_20_adversarial_text_takes_linear_time() {
     let redactor = Redactor::new();
     for seed in seeds::SEEDS {
         for (name, newline) in [("one line", ""), ("lines", "\n")] {

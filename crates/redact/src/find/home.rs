@@ -74,7 +74,37 @@ pub(super) fn find(text: &[u8], start: usize, end: usize) -> Option<Hit> {
         return None;
     }
     let first = if is_windows { windows_start(text, start)? } else { unix_start(text, start)? };
-    Some(hit(text, first, after))
+    Some(hit(text, first, whole_name(text, first, name, after, is_windows)))
+}
+
+/// Where a name ends that may have several words, as `/Users/Ana Maria/x` has; `after` is where its first word ends. A blank also
+/// parts the words of a command, so further ones count where a part of a path ends behind them and there is another sign: a
+/// quote before the path, a separator that only Windows has, or words that begin as names of people do.
+fn whole_name(text: &[u8], first: usize, name: usize, after: usize, is_windows: bool) -> usize {
+    let (mut end, mut last) = (after, name);
+    loop {
+        let blank = match (at(text, end), at(text, end + 1)) {
+            (Some(b' '), _) => 1,
+            // As shells write it.
+            (Some(b'\\'), Some(b' ')) if !is_windows => 2,
+            _ => break,
+        };
+        last = end + blank;
+        let word =
+            slice(text, last, name + NAME).iter().take_while(|byte| **byte >= 0x80 || NAMED.has(**byte));
+        end = last + word.count();
+        if end == last || end >= name + NAME {
+            return after;
+        }
+    }
+    let quote = before(text, first).filter(|byte| b"\"'`".contains(byte));
+    let is_named = |at: usize| text.get(at).is_some_and(|byte| byte.is_ascii_uppercase() || *byte >= 0x80);
+    let ends = match at(text, end) {
+        Some(b'/') => quote.is_some() || is_named(name) && is_named(last),
+        Some(b'\\') => is_windows,
+        other => quote.is_some() && other == quote,
+    };
+    if ends { end } else { after }
 }
 
 fn hit(text: &[u8], start: usize, end: usize) -> Hit {

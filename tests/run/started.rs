@@ -263,6 +263,70 @@ fn ses_04_whoever_does_not_read_holds_up_nothing_but_the_output() {
     }
 }
 
+/// Reads to the end, however that is told.
+fn whole(mut from: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<String> {
+    let (tells, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        drop(from.read_to_string(&mut text));
+        drop(tells.send(text));
+    });
+    told
+}
+
+#[test]
+fn ses_08_whoever_reads_finds_the_end_of_what_the_command_closed() {
+    for who in everyone() {
+        let room = Room::empty(who);
+        let mut run = room.started(&[], "echo one; exec >&-; read x; echo late >&2; exit 7");
+        let out = whole(run.stdout.take().unwrap());
+        assert_eq!(out.recv_timeout(PATIENCE).as_deref(), Ok("one\n"), "{who:?}: nobody told the reader");
+        assert_eq!(run.try_wait().unwrap(), None, "it goes on all the same");
+        run.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+        let output = run.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "late\n");
+        assert_eq!(output.status.code(), Some(7));
+        // As long as something inside has it open, it is not over.
+        let mut run = room.started(&[], "(sleep 1; echo two) & echo one; exec >&-; wait; sleep 1000");
+        let out = whole(run.stdout.take().unwrap());
+        assert_eq!(out.recv_timeout(PATIENCE).as_deref(), Ok("one\ntwo\n"), "{who:?}");
+        signal(&run, rustix::process::Signal::TERM);
+        run.wait().unwrap();
+    }
+}
+
+#[test]
+fn ses_13_a_command_ends_soon_after_its_reader_went_away() {
+    for who in everyone() {
+        for (script, code) in [
+            ("exec yes", 141),
+            ("while :; do echo y; sleep 0.01; done", 141),
+            ("yes | cat; exit 5", 5),
+            ("trap '' PIPE; yes 2>/dev/null; exit 6", 6),
+            ("exec >&2; yes; exit 8", 8),
+        ] {
+            let room = Room::empty(who);
+            let mut run = room.started(&[], script);
+            let is_aside = script.contains(">&2;");
+            let mut from: Box<dyn Read> = match is_aside {
+                true => Box::new(run.stderr.take().unwrap()),
+                false => Box::new(run.stdout.take().unwrap()),
+            };
+            let mut first = [0; 2];
+            from.read_exact(&mut first).unwrap();
+            assert_eq!(&first, b"y\n");
+            drop(from);
+            let began = Instant::now();
+            while run.try_wait().unwrap().is_none() {
+                assert!(began.elapsed() < Duration::from_secs(10), "{who:?} `{script}` goes on");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let told = room.told("ended");
+            assert_eq!(told["exit"], code, "{script}: {told}");
+        }
+    }
+}
+
 #[test]
 fn a_slow_reader_gets_everything() {
     for who in everyone() {

@@ -5,6 +5,7 @@
 //! not found.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -453,19 +454,25 @@ pub(super) fn refused(error: LaunchError) -> Failure {
     Failure::Sandbox(error.to_string(), code)
 }
 
-/// With `--json` standard output is for the one document: what the command prints goes to standard error.
+/// With `--json` standard output is for the one document: what the command prints goes to standard error. Otherwise it is the
+/// command's alone: whoever reads it finds its end when the command closes it, so nothing else here has it open.
 pub(super) fn standard(json: bool) -> Result<Standard, Failure> {
     let failed = |error: std::io::Error| Failure::Sandbox(format!("standard input and output: {error}"), 125);
     let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map_err(failed);
     let (input, out, err) = (rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr());
-    Ok(Standard::of([copy(input)?, copy(if json { err } else { out })?, copy(err)?]))
+    let standard = Standard::of([copy(input)?, copy(if json { err } else { out })?, copy(err)?]);
+    if !json && !rustix::termios::isatty(out) {
+        let nothing = OpenOptions::new().write(true).open("/dev/null").map_err(failed)?;
+        rustix::stdio::dup2_stdout(&nothing).map_err(|error| failed(error.into()))?;
+    }
+    Ok(standard)
 }
 
 /// A small file that is a file; none if there is nothing.
 pub(super) fn bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
-    let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error)
             if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Attendant, Running};
@@ -125,9 +125,14 @@ impl Running {
         }
     }
 
+    /// Nothing more is carried there: both sides find the other gone, as they would without us between them.
     fn hang_up(&mut self, number: usize) {
         if let Some(carrier) = self.standard.carriers.get_mut(number) {
             *carrier = None;
+        }
+        let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        if let (Some(host), Ok(nothing)) = (self.standard.host.get_mut(number), nothing) {
+            *host = nothing;
         }
     }
 }

@@ -93,3 +93,34 @@ fn what_is_not_masked_is_noticed() {
     let touched = |one: &corpus::Plain| one.touched(&one.text.replacen('e', "***", 1));
     assert!(corpus::negatives(corpus::TESTED).iter().filter(|one| one.text.contains('e')).all(touched));
 }
+
+/// SEC-20: text that begins something over and over takes at most twice as long as any other; half as much again in a build that is
+/// not optimized, which has other proportions. How fast that is beside others' rules is measured by `make bench`.
+#[test]
+fn sec_20_hostile_text_takes_at_most_twice_as_long_as_plain_text() {
+    const SIZE: usize = 256 * 1024;
+    let most = if cfg!(debug_assertions) { 3.0 } else { 2.0 };
+    let redactor = Redactor::new();
+    let transcript = corpus::transcript(corpus::TESTED, SIZE);
+    let plain = spent(&redactor, &transcript) / transcript.len() as f64;
+    for word in corpus::HOSTILE {
+        let text = word.repeat(SIZE / word.len());
+        let hostile = spent(&redactor, &text) / text.len() as f64;
+        println!("{word:?}: {:.2}", hostile / plain);
+        assert!(hostile <= most * plain, "{word:?}: {hostile:.1} and not {plain:.1} ns/byte");
+    }
+}
+
+/// The least that it took of the processor, of a few turns: what others do meanwhile only makes turns slower.
+fn spent(redactor: &Redactor, text: &str) -> f64 {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+    };
+    let turn = || {
+        let before = now();
+        std::hint::black_box(redactor.scrub(text));
+        now() - before
+    };
+    (0..5).map(|_| turn()).fold(f64::INFINITY, f64::min)
+}

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 use redact::Redactor;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -138,14 +139,32 @@ pub(crate) fn next_line(text: &str) -> bool {
 
 /// One message of a protocol that standard output belongs to; whether anybody still reads.
 pub(crate) fn protocol(message: &Value) -> bool {
-    let text = line(message);
-    let clean = OWN.scrub_bytes(text.as_bytes());
-    let is_whole = |bytes: &[u8]| serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-    // A mask that takes a bracket along would leave no message: then every text is masked by itself.
-    let masked = if is_whole(&clean) { clean } else { Cow::Owned(line(&scrubbed(message)).into_bytes()) };
+    let masked = masked_as::<serde::de::IgnoredAny>(message);
     let mut out = io::stdout().lock();
     let ended = masked.strip_suffix(b"\n").unwrap_or(&masked);
     out.write_all(ended).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).is_ok()
+}
+
+/// A document without secrets that is kept to be read again as what it is. Paths in it stay whole: it is no text about files.
+pub(crate) fn kept_document<T: Serialize + DeserializeOwned>(document: &T) -> Result<Vec<u8>, Failure> {
+    let value = serde_json::to_value(document).map_err(|error| Failure::Program(error.to_string()))?;
+    Ok(masked_as::<T>(&value))
+}
+
+/// The path of an address without secrets, also without those that are known by the host before them.
+pub(crate) fn kept_path(host: &str, path: &str) -> String {
+    let before = format!("https://{host}");
+    let clean = OWN.scrub(&format!("{before}{path}")).into_owned();
+    clean.strip_prefix(&before).map_or_else(|| redact::MARK.to_owned(), str::to_owned)
+}
+
+/// A document on one line, masked, which can still be read as what it is: if a mask takes a bracket along, every text is
+/// masked by itself.
+fn masked_as<T: DeserializeOwned>(document: &Value) -> Vec<u8> {
+    let text = line(document);
+    let clean = OWN.scrub_bytes(text.as_bytes());
+    let is_whole = serde_json::from_slice::<T>(&clean).is_ok();
+    if is_whole { clean.into_owned() } else { line(&scrubbed(document)).into_bytes() }
 }
 
 /// The same with every text in it masked.

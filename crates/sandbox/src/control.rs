@@ -164,6 +164,11 @@ impl Control {
         written.and_then(|mut file| file.write_all(text)).and_then(|()| std::fs::rename(&whole, &place))
     }
 
+    /// Takes back what was left, if nobody took it.
+    pub fn withdraw(folder: &Path, run: &RunId) {
+        let _ = std::fs::remove_file(folder.join(format!("{run}.{LEFT}")));
+    }
+
     /// Takes what was left.
     pub(crate) fn left(&self) -> io::Result<Vec<u8>> {
         let place = self.path.with_extension(LEFT);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rules::{Limits, Look, Rule, Rules};
+use rules::{Access, Limits, Rules};
 use sandbox::{Ask, Control, RunId};
 use serde_json::json;
 
@@ -34,7 +34,8 @@ fn put(home: &Home, run: &RunId, args: &RulesArgs) -> Result<Shown, Failure> {
     let folder = live::folder(home);
     let text = serde_json::to_vec(&rules).map_err(|error| wrong(error.to_string()))?;
     Control::leave(&folder, run, &text).map_err(Failure::file(&folder))?;
-    let said = live::asked(home, run, Ask::Rules)?;
+    // Whoever does not take it leaves it lying, and it may have a secret in it.
+    let said = live::asked(home, run, Ask::Rules).inspect_err(|_| Control::withdraw(&folder, run))?;
     if let Some(why) = said.why {
         return Err(wrong(why));
     }
@@ -53,8 +54,7 @@ fn show(home: &Home, run: &RunId) -> Result<Shown, Failure> {
     let text = std::fs::read(&path).map_err(Failure::file(&path))?;
     let odd = |error: &dyn std::fmt::Display| Failure::Program(format!("`{}`: {error}", path.display()));
     let kept: Kept = serde_json::from_slice(&text).map_err(|error| odd(&error))?;
-    let rules = Rules::compile(kept.rules).map_err(|faults| odd(&faults))?;
-    let listed: Vec<(&Rule, &str)> = rules.list().map(|(_, rule, look)| (rule, word(look))).collect();
+    let listed: Vec<_> = kept.rules.iter().zip(kept.looks.into_iter().map(word)).collect();
     let value: Vec<_> = listed.iter().map(|(rule, look)| json!({ "rule": rule, "look": look })).collect();
     let rows: Vec<Vec<String>> = listed
         .iter()
@@ -72,10 +72,10 @@ fn show(home: &Home, run: &RunId) -> Result<Shown, Failure> {
 }
 
 /// What becomes of the TLS that a rule lets through.
-fn word(look: Option<Look>) -> &'static str {
+fn word(look: Option<Access>) -> &'static str {
     match look {
-        Some(Look::Inspect) => "inspected",
-        Some(Look::Pass) => "not inspected",
+        Some(Access::Inspect) => "inspected",
+        Some(Access::Pass) => "not inspected",
         None => "denied",
     }
 }

@@ -18,26 +18,47 @@ use super::host;
 use crate::commands::record::OwnRecord;
 use crate::commands::run::who;
 use crate::failure::Failure;
+use crate::output;
 
 /// What such a change is called in the ledger.
 const RULES: &str = "network.rules";
 
-/// A set of rules as it is kept beside the ledger, under its hash.
+/// A set of rules as it is kept beside the ledger, under the hash of what is kept: a secret in a path or a name is masked, so
+/// it may be no set of rules any more, and what becomes of TLS is kept with it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::commands) struct Kept {
     pub(in crate::commands) rules: Vec<Rule>,
+    /// For each rule; a deny has none.
+    pub(in crate::commands) looks: Vec<Option<Access>>,
     pub(in crate::commands) limits: Limits,
 }
 
 impl Kept {
     /// Keeps what holds now; its hash.
     pub(super) fn of(front: &Front, record: &OwnRecord) -> Result<Digest, Failure> {
-        Self { rules: front.rules().to_vec(), limits: front.limits() }.keep(record)
+        Self::new(front.rules().to_vec(), front.limits())?.keep(record)
+    }
+
+    fn new(rules: Vec<Rule>, limits: Limits) -> Result<Self, Failure> {
+        let compiled =
+            Rules::compile(rules.clone()).map_err(|faults| Failure::Program(faults.to_string()))?;
+        let opened = |look| if look == Look::Inspect { Access::Inspect } else { Access::Pass };
+        let looks = compiled.list().map(|(_, _, look)| look.map(opened)).collect();
+        Ok(Self { rules, looks, limits })
+    }
+
+    /// Some secrets are known by the host before them: the path of a webhook.
+    fn masked(&self) -> Self {
+        let mut rules = self.rules.clone();
+        for rule in &mut rules {
+            rule.paths.iter_mut().flatten().for_each(|path| *path = output::kept_path(&rule.host, path));
+        }
+        Self { rules, looks: self.looks.clone(), limits: self.limits }
     }
 
     fn keep(&self, record: &OwnRecord) -> Result<Digest, Failure> {
-        let text = serde_json::to_vec(self).map_err(|error| Failure::Program(error.to_string()))?;
+        let text = output::kept_document(&self.masked())?;
         let digest = Digest::of(&text);
         record.keep_rules(&digest.to_string(), &text)?;
         Ok(digest)
@@ -118,7 +139,7 @@ impl Change<'_> {
             }
         };
         let unrecorded = |failure: Failure| format!("{failure}; nothing was changed");
-        let kept = Kept { rules, limits: front.limits() };
+        let kept = Kept::new(rules, front.limits()).map_err(unrecorded)?;
         let digest = kept.keep(self.record).map_err(unrecorded)?;
         let draft = entry(Decision::Allowed, "asked by its user")
             .with("rules", kept.rules.len().to_string())
@@ -217,6 +238,33 @@ mod tests {
         let read = Rules::from_toml(rules).map_err(|faults| faults.to_string())?;
         let written: Vec<&Rule> = read.list().map(|(_, rule, _)| rule).collect();
         started.fitting(false, &serde_json::to_vec(&written).unwrap())
+    }
+
+    /// SEC-16: what is kept of rules has no secret that stands in one, and can be read again.
+    #[test]
+    fn sec_16_rules_are_kept_without_a_secret_that_stands_in_them() {
+        let token = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
+        let hook = format!("/services/T0{}/B0{}/{}", "A1B2C3D4", "E5F6G7H8", "x9Y8z7W6v5U4t3S2r1Q0p9O8");
+        let rules = format!(
+            "[[rule]]\nhost = 'hooks.slack.com'\nmethods = ['POST']\npaths = ['{hook}', '/open/*']
+            [[rule]]\nhost = 'site.test'\npaths = ['/repos/{token}/**']\nlabel = 'with {token}'\nreason = 'password={token}'
+            query = {{ allow = ['{token}'] }}\n[[rule]]\nhost = 'bad.test'\ndeny = true
+            [[rule]]\nhost = 'ws.test'\nwebsocket = true\nmessages = {{ out = [{{ token = ['{token}'], type = ['say'] }}] }}"
+        );
+        let read = Rules::from_toml(&rules).unwrap();
+        let kept = Kept::new(read.list().map(|(_, rule, _)| rule.clone()).collect(), Limits::default());
+        let text = output::kept_document(&kept.unwrap().masked()).unwrap();
+        let said = String::from_utf8(text.clone()).unwrap();
+        for part in [&token[..], &token[..20], "x9Y8z7W6v5U4t3S2r1Q0p9O8"] {
+            assert!(!said.contains(part), "{said}");
+        }
+        let again: Kept = serde_json::from_slice(&text).unwrap();
+        let hosts: Vec<&str> = again.rules.iter().map(|rule| rule.host.as_str()).collect();
+        assert_eq!(hosts, ["hooks.slack.com", "site.test", "bad.test", "ws.test"]);
+        let inspected = Some(Access::Inspect);
+        assert_eq!(again.looks, [inspected, inspected, None, inspected]);
+        assert!(said.contains("/open/*") && said.contains("***"), "{said}");
+        assert!(Rules::compile(again.rules).is_err(), "so it cannot be mistaken for the rules that held");
     }
 
     #[test]

@@ -416,7 +416,7 @@ pub(super) fn carried(run: &RunId, carried: &Carried, what: &str) -> Draft {
 fn about(draft: Draft, wanted: &Wanted) -> Draft {
     let draft = draft.with("host", wanted.host.clone()).with("port", wanted.port.to_string());
     let draft = wanted.method.iter().fold(draft, |draft, method| draft.with("method", method.clone()));
-    wanted.path.iter().fold(draft, |draft, path| draft.with("path", path.clone()))
+    wanted.path.iter().fold(draft, |draft, path| draft.with("path", output::kept_path(&wanted.host, path)))
 }
 
 /// What was wanted, in words that a person can take in.
@@ -424,6 +424,8 @@ fn short(wanted: &Wanted) -> String {
     let Wanted { host, port, method, path } = wanted;
     match (method, path) {
         (Some(method), Some(path)) => {
+            // Masked before it is cut: half a secret is known by nobody.
+            let path = output::kept_path(host, path);
             let shown: String = path.chars().take(SHOWN).collect();
             let more = if shown.len() < path.len() { "…" } else { "" };
             format!("{method} {host}:{port}{shown}{more}")

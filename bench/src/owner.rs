@@ -25,6 +25,7 @@ pub(crate) async fn booted(data: &Path, ring: &Arc<KeyRing>) -> anyhow::Result<(
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        patterns: None,
         agents: agents::Catalog::default(),
         agent_path: String::new(),
         known_hosts: Vec::new(),

@@ -160,6 +160,7 @@ async fn gtw_05_a_ticket_lasts_thirty_seconds() {
         ledger: ledger::Options::default(),
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        patterns: None,
         agents: agents::Catalog::default(),
         agent_path: String::new(),
         known_hosts: Vec::new(),

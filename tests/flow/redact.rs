@@ -208,3 +208,24 @@ fn sec_17_patterns_of_a_file_are_in_force_in_the_daemon() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("line 1") && !said.contains("hunter2"), "{said}");
 }
+
+/// SEC-17: by itself, the launcher takes them from a variable, and does nothing with one that has a fault.
+#[test]
+fn sec_17_a_launcher_does_nothing_without_the_patterns_that_it_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("patterns");
+    let says = |text: &str, words: &[&str]| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = palisade(words);
+        let output = fed(command.env("PALISADE_PATTERNS", &file).env("HOME", folder.path()), "");
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), said)
+    };
+    let (code, said) = says("PAL-[0-9]{6}\n", &["diff", "PAL-123456"]);
+    assert!(code == Some(1) && !said.contains("PAL-123456"), "{said}");
+    for words in [&["runs"][..], &["--json", "runs"], &["run", "--", "true"], &["redact"]] {
+        let (code, said) = says("# ours\nPAL-[0-9]{6}\nbad(hunter2horse\n", words);
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains("line 3") && !said.contains("hunter2"), "{said}");
+    }
+}

@@ -17,7 +17,10 @@ const NAMED: &str = "a path that whoever runs this names themselves";
 const OPENERS: [(&str, &str); 36] = [
     ("crates/server/src/data.rs", "makes the data directory and looks whether it is ours alone"),
     ("crates/server/src/export.rs", RECORD),
-    ("crates/server/src/patterns.rs", "when the file of patterns, which the settings name, was changed"),
+    (
+        "crates/server/src/patterns.rs",
+        "when the file of patterns, which the settings name, was changed; and a copy in the data directory",
+    ),
     ("crates/runtime/src/backup.rs", RECORD),
     (
         "crates/runtime/src/backup/restore.rs",

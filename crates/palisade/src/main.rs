@@ -9,6 +9,7 @@ mod commands;
 mod credentials;
 mod failure;
 mod output;
+mod patterns;
 mod session;
 mod when;
 
@@ -22,6 +23,10 @@ fn main() -> ExitCode {
     output::guard_panics();
     if std::env::args_os().nth(1).is_some_and(|word| word == sandbox::probe::ARGUMENT) {
         return commands::doctor::answer();
+    }
+    if let Err(failure) = patterns::load() {
+        output::refused("", &failure, std::env::args_os().any(|word| word == "--json"));
+        return ExitCode::from(125);
     }
     // The launcher's way is short: `run` is understood without building every other command.
     if let Some(cli::RunOnly { config, url, ca, insecure_http, totp, json, args }) =

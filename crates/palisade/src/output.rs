@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use redact::Redactor;
+use redact::{BadPattern, Redactor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -315,6 +315,18 @@ pub(crate) fn learn(secret: &str) {
     for redactor in [&*OWN, &*KEPT] {
         let _ = redactor.learn(secret.as_bytes());
     }
+}
+
+/// Whether nothing in a text looks like a secret.
+pub(crate) fn is_clean(text: &str) -> bool {
+    OWN.scrub(text) == text
+}
+
+/// From now on what these match is masked too, in everything that is printed or kept; the first that cannot be used.
+pub(crate) fn add_patterns<'a>(all: impl Iterator<Item = &'a str> + Clone) -> Option<BadPattern> {
+    let mut bad = OWN.set_patterns(all.clone());
+    bad.extend(KEPT.set_patterns(all));
+    bad.into_iter().next()
 }
 
 /// Writes through the redactor, and without what acts on a terminal; a closed pipe is not worth a word.

@@ -22,7 +22,7 @@ use crate::keeper::{FindRingError, Keeper};
 use crate::lending::Lending;
 use crate::session::{Desk, Journal};
 use crate::standing::{self, Loss, OnLoss, StandingError};
-use crate::trees::Trees;
+use crate::trees::{Launcher, Trees};
 
 /// How the installation is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct Boot {
     pub on_loss: OnLoss,
     /// `palisade`, which makes sandboxes.
     pub launcher: PathBuf,
+    /// Further patterns of what it masks, if there are some.
+    pub patterns: Option<PathBuf>,
     /// The agents that are known.
     pub agents: agents::Catalog,
     /// Where their programs are looked for.
@@ -344,9 +346,7 @@ impl Runtime {
             copying: RwLock::default(),
             trees: Arc::new(Trees::new(
                 &boot.data,
-                boot.launcher,
-                boot.agent_path,
-                boot.known_hosts,
+                Launcher::new(boot.launcher, &boot.data, boot.agent_path, boot.known_hosts, boot.patterns),
                 boot.mode,
             )),
         }))

@@ -105,15 +105,8 @@ pub(crate) struct Made {
 }
 
 impl Trees {
-    pub(crate) fn new(
-        data: &Path,
-        launcher: PathBuf,
-        path: String,
-        known_hosts: Vec<PathBuf>,
-        mode: Mode,
-    ) -> Self {
+    pub(crate) fn new(data: &Path, launcher: Launcher, mode: Mode) -> Self {
         let worktrees = data.join("worktrees");
-        let launcher = Launcher::new(launcher, data.join("runs"), path, known_hosts);
         launcher.sweep();
         Self {
             repos: data.join("repos"),

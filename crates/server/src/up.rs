@@ -72,9 +72,11 @@ pub(crate) fn run(places: &Places, settings: Settings, on_loss: OnLoss) -> anyho
 fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) -> anyhow::Result<()> {
     logs::start(&settings);
     // Before anything is said or kept.
-    let patterns = settings.patterns.clone().map(Patterns::start).transpose()?;
+    let patterns = settings.patterns.clone().map(|file| Patterns::start(file, kept_patterns(&settings)));
+    let patterns = patterns.transpose()?;
     data::prepare(&settings.data)?;
     let held = data::hold(&settings.data)?;
+    patterns.as_ref().map_or(Ok(()), Patterns::hand_on)?;
     let (given, made) = master::master(places, &settings)?;
     if let Some(file) = made {
         let text = format!(
@@ -107,6 +109,11 @@ fn run_for(voice: &Voice, places: &Places, settings: Settings, on_loss: OnLoss) 
     ended
 }
 
+/// Where launchers find the patterns that are in force.
+fn kept_patterns(settings: &Settings) -> PathBuf {
+    settings.data.join("patterns")
+}
+
 fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss, agents: agents::Catalog) -> Boot {
     let lifetimes = Lifetimes { access: settings.token_minutes * 60_000, ..Lifetimes::default() };
     Boot {
@@ -125,6 +132,7 @@ fn boot(settings: &Settings, ring: Arc<KeyRing>, on_loss: OnLoss, agents: agents
         },
         on_loss,
         launcher: launcher(),
+        patterns: settings.patterns.is_some().then(|| kept_patterns(settings)),
         agents,
         agent_path: settings.agent_path.clone(),
         known_hosts: settings.known_hosts.clone(),

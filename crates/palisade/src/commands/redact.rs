@@ -74,7 +74,7 @@ fn redactor(args: &RedactArgs) -> Result<Redactor, Failure> {
     Err(Failure::Usage(format!("{place} cannot be used: {flaw}")))
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MOST_PATTERNS + 1).read_to_string(&mut text));
     let length = read.map_err(Failure::file(path))?;

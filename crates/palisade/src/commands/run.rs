@@ -300,12 +300,11 @@ fn starter(pid: u32) -> Result<OwnedFd, Failure> {
 /// Of everything that is inherited, what looks like a secret stays out, whatever its name is; whoever named a variable
 /// means it. The names of those that stay out.
 fn without_secrets(caller: &mut Caller, profile: &Profile) -> Vec<String> {
-    let redactor = redact::Redactor::new();
     let mut out = Vec::new();
     caller.environment.retain(|name, value| {
         let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
         let is_named = profile.environment.iter().any(|one| one.to_string() == name);
-        let stays = name == "PATH" || is_named || !profile.passes(&name) || redactor.scrub(&value) == value;
+        let stays = name == "PATH" || is_named || !profile.passes(&name) || output::is_clean(&value);
         if !stays {
             out.push(name.into_owned());
         }

@@ -29,6 +29,8 @@ const OTHERS: &str = "others";
 /// What is made for one run and goes with it, by how its name begins.
 const SIGNING: &str = "s-";
 const RULES: &str = "rules-";
+/// By which the launcher knows where further patterns are of what it masks.
+const PATTERNS: &str = "PALISADE_PATTERNS";
 /// How much is kept of what it says.
 const MOST_TOLD: u64 = 4 << 20;
 
@@ -41,6 +43,8 @@ pub(crate) struct Launcher {
     path: String,
     /// Files that say which keys hosts have.
     known_hosts: Vec<PathBuf>,
+    /// Further patterns of what is masked.
+    patterns: Option<PathBuf>,
 }
 
 /// What a run said.
@@ -51,7 +55,13 @@ struct Said {
 }
 
 impl Launcher {
-    pub(crate) fn new(program: PathBuf, state: PathBuf, path: String, known_hosts: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(
+        program: PathBuf,
+        data: &Path,
+        path: String,
+        known_hosts: Vec<PathBuf>,
+        patterns: Option<PathBuf>,
+    ) -> Self {
         // Without links, as a sandbox shows them.
         let folders = path.split(':').filter(|folder| folder.starts_with('/'));
         let folders = folders.map(|folder| {
@@ -59,7 +69,7 @@ impl Launcher {
             real.map_or_else(|_| folder.to_owned(), |real| real.to_string_lossy().into_owned())
         });
         let path = folders.collect::<Vec<_>>().join(":");
-        Self { program, state, path, known_hosts }
+        Self { program, state: data.join("runs"), path, known_hosts, patterns }
     }
 
     /// Removes what runs left behind that did not come to their end; while nobody runs anything.
@@ -204,6 +214,8 @@ impl Launcher {
         ] {
             run.env(name, state.join(place));
         }
+        // Of the launcher, not of what it runs: it passes none of its own variables on.
+        run.envs(self.patterns.iter().map(|file| (PATTERNS, file)));
         super::private(state)?;
         Ok(run)
     }

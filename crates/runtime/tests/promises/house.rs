@@ -208,6 +208,7 @@ async fn boot(
         },
         on_loss: runtime::OnLoss::Refuse,
         launcher: std::path::PathBuf::from("palisade"),
+        patterns: None,
         agents: agents::Catalog::default(),
         agent_path: String::new(),
         known_hosts: Vec::new(),

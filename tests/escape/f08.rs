@@ -39,6 +39,19 @@ both! {
         stage.run(&["sh", "-c", "echo fine > /tmp/x"]).assert_code(0);
     }
 
+    fn adv_f08_j_memory_for_files_holds_so_many_and_no_more(stage) {
+        let script = "for place in /tmp /var/tmp /dev/shm; do cd $place; seq 5000 | xargs touch 2>/dev/null && echo \"$place: ok\" || \
+                      echo \"$place: full\"; done";
+        let places = ["/tmp", "/var/tmp", "/dev/shm"];
+
+        let report = stage.run_with(&["--limit", "tmp=8m"], &["sh", "-c", script]).report();
+
+        report.assert_all(&places, &["full"]);
+        // The control: where there is more room, there is room for as many.
+        let report = stage.run_with(&["--limit", "tmp=64m"], &["sh", "-c", script]).report();
+        report.assert_all(&places, &["ok"]);
+    }
+
     fn adv_f08_b_no_name_is_read_as_an_option_or_breaks_a_run(stage) {
         let names: [&[u8]; 6] =
             [b"new\nline", b"\x1b[31mred\x1b]0;title\x07", b"-rf", b"--", b"* ? $HOME `id`", b"\\"];

@@ -323,6 +323,11 @@ fn skeleton(places: &[(std::path::PathBuf, bool)], attributes: u64) -> io::Resul
     Ok(tree)
 }
 
+/// As many files as it has pages: what is empty takes memory of the kernel's that its size does not count.
+fn inodes(size: u64) -> u64 {
+    (size / 4096).max(1024)
+}
+
 /// The mount, if it is the sandbox's own.
 fn made(mount: &Mount) -> io::Result<OwnedFd> {
     let attributes = mount.attributes();
@@ -332,8 +337,8 @@ fn made(mount: &Mount) -> io::Result<OwnedFd> {
         }
         Source::Skeleton(places) => skeleton(places, attributes),
         Source::Memory(size, mode) => {
-            let (size, mode) = (size.to_string(), format!("{mode:o}"));
-            new("tmpfs", &[("size", &size), ("mode", &mode)], attributes)
+            let (inodes, size, mode) = (inodes(*size).to_string(), size.to_string(), format!("{mode:o}"));
+            new("tmpfs", &[("size", &size), ("nr_inodes", &inodes), ("mode", &mode)], attributes)
         }
         Source::Processes => new("proc", &[], attributes),
         Source::Terminals => new("devpts", &[("ptmxmode", "0666"), ("mode", "0620")], attributes),
@@ -396,8 +401,35 @@ fn file(root: BorrowedFd<'_>, path: &Path, bytes: &[u8]) -> rustix::io::Result<(
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
     let file = rustix::fs::openat2(root, relative(path), flags, Mode::from_raw_mode(0o644), resolve)?;
-    if !bytes.is_empty() {
-        rustix::io::write(&file, bytes)?;
+    write_whole(file.as_fd(), bytes)
+}
+
+/// Writes all of it: what is nearly full takes a part first, and refuses the rest.
+fn write_whole(to: BorrowedFd<'_>, mut rest: &[u8]) -> rustix::io::Result<()> {
+    while !rest.is_empty() {
+        match rustix::io::write(to, rest) {
+            Ok(0) => return Err(rustix::io::Errno::NOSPC),
+            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_in_part_only_is_not_taken_for_written() {
+        let (_reads, writes) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).unwrap();
+        assert_eq!(write_whole(writes.as_fd(), b"some"), Ok(()));
+        assert_eq!(write_whole(writes.as_fd(), &vec![7; 1 << 20]), Err(rustix::io::Errno::AGAIN));
+    }
+
+    #[test]
+    fn memory_for_files_holds_as_many_as_it_has_pages() {
+        assert_eq!((inodes(64 << 20), inodes(8 << 30), inodes(0)), (16_384, 2_097_152, 1024));
+    }
 }

@@ -208,26 +208,38 @@ impl Groups {
         &self.name
     }
 
-    /// A group of version 2, in the nearest of the groups above that is ours to divide.
+    /// A group of version 2, in the nearest of the groups above that is ours to divide and holds every limit; where none
+    /// does, in the nearest that holds most of them.
     fn make_unified(&mut self, root: &Path, place: &str, settings: &[Setting]) {
+        let mut best: Option<(usize, PathBuf)> = None;
         for above in Path::new(place.trim_start_matches('/')).ancestors() {
             let folder = root.join(above).join(&self.name);
             if fs::create_dir(&folder).is_err() {
                 continue;
             }
-            let lacks = |setting: &Setting| !folder.join(setting.v2).exists();
+            let lacks = settings.iter().filter(|setting| !folder.join(setting.v2).exists()).count();
             let is_last = above.as_os_str().is_empty();
-            if !is_last && root.join(above).join("memory.max").exists() && settings.iter().any(lacks) {
-                // Controllers are not handed on here; further up they may be.
+            if lacks > 0 && (best.is_some() || (!is_last && root.join(above).join("memory.max").exists())) {
+                // Some controllers are not handed on here; further up they may be.
                 let _ = fs::remove_dir(&folder);
+                if best.as_ref().is_none_or(|(fewest, _)| lacks < *fewest) {
+                    best = Some((lacks, folder));
+                }
                 continue;
             }
-            self.folders.push(folder.clone());
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            self.unified = rustix::fs::open(&folder, flags, Mode::empty()).ok();
-            self.unified_at = Some(folder);
+            self.divided(folder);
             return;
         }
+        if let Some((_, folder)) = best.filter(|(_, folder)| fs::create_dir(folder).is_ok()) {
+            self.divided(folder);
+        }
+    }
+
+    fn divided(&mut self, folder: PathBuf) {
+        self.folders.push(folder.clone());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        self.unified = rustix::fs::open(&folder, flags, Mode::empty()).ok();
+        self.unified_at = Some(folder);
     }
 
     /// A group of version 1 for one limit.
@@ -412,6 +424,22 @@ mod tests {
         let (_folder, mut groups) = group(false, &files[..1]);
         groups.limit(wanted(Some((253, 0))));
         assert!(!groups.holds("io"));
+    }
+
+    #[test]
+    fn sbx_07_one_limit_that_cannot_be_held_takes_no_other_along() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("user/session")).unwrap();
+        for group in ["user", "user/session"] {
+            fs::write(folder.path().join(group).join("memory.max"), "max").unwrap();
+        }
+        let mut groups = Groups::default();
+        groups.name = "run".into();
+        // At the top nobody but root makes one.
+        fs::write(folder.path().join("run"), "").unwrap();
+        let wanted = Wanted { memory: Some(1 << 30), cpu: Some(500), ..Wanted::default() };
+        groups.make_unified(folder.path(), "/user/session", &settings(wanted));
+        assert_eq!(groups.unified_at, Some(folder.path().join("user/session/run")));
     }
 
     #[test]

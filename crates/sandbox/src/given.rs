@@ -80,7 +80,10 @@ impl Spec {
             .limit(Limited::Files, limits.files)
             .limit(Limited::FileSize, limits.file_size)
             .limit(Limited::Processes, limits.pids)
-            .limit(Limited::Core, 0);
+            .limit(Limited::Core, 0)
+            // The person may be allowed more than others: musicians are.
+            .limit(Limited::Realtime, 0)
+            .limit(Limited::Nice, 0);
         let wanted = Wanted {
             memory: Some(limits.memory),
             pids: Some(limits.pids),

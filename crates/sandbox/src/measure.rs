@@ -448,6 +448,8 @@ fn limits(held: &Measuring<'_>, process: &Process) -> io::Result<(Limits, BTreeM
             Limited::FileSize => ("file_size", "Max file size"),
             Limited::Processes => ("processes_of_user", "Max processes"),
             Limited::Core => ("core_size", "Max core file size"),
+            Limited::Realtime => ("realtime_priority", "Max realtime priority"),
+            Limited::Nice => ("nice", "Max nice priority"),
         };
         let row = text.lines().find_map(|row| row.strip_prefix(line)).ok_or_else(|| strange(line))?;
         let mut numbers = row.split_whitespace();

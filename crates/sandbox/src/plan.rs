@@ -145,6 +145,10 @@ pub(crate) enum Limited {
     FileSize,
     Processes,
     Core,
+    /// Priorities before which everyone else waits.
+    Realtime,
+    /// Priorities above the usual one.
+    Nice,
 }
 
 impl Limited {
@@ -154,6 +158,8 @@ impl Limited {
             Self::FileSize => rustix::process::Resource::Fsize,
             Self::Processes => rustix::process::Resource::Nproc,
             Self::Core => rustix::process::Resource::Core,
+            Self::Realtime => rustix::process::Resource::Rtprio,
+            Self::Nice => rustix::process::Resource::Nice,
         }
     }
 }

@@ -133,6 +133,18 @@ pub(super) const PRCTL: &Rule = &Rule {
     otherwise: Errno(EINVAL),
 };
 
+const USUAL_POLICIES: &[u32] = &[libc::SCHED_OTHER as u32, libc::SCHED_BATCH as u32, libc::SCHED_IDLE as u32];
+/// Children begin with the usual policy again.
+const RESET_ON_FORK: u32 = libc::SCHED_RESET_ON_FORK as u32;
+
+/// `sched_setscheduler(pid, policy, ..)`. Whoever runs in real time lets everyone of the host wait. What `sched_setattr`
+/// asks for lies in memory: limits of zero refuse it there.
+pub(super) const SCHEDULER: &Rule = &Rule {
+    says: "the usual ways to wait for the processor, and not before everyone else",
+    cases: &[Case { when: &[masked(1, !RESET_ON_FORK, USUAL_POLICIES)], then: Allow }],
+    otherwise: Errno(EPERM),
+};
+
 // Files
 
 /// Inside nothing honours the bit (all mounts are nosuid), but the worktree is also a folder of the host, and

@@ -8,7 +8,7 @@
 
 use super::arguments::{
     ANY, CLONE, IOCTL, MKNOD, MKNODAT, MODE_SECOND, MODE_THIRD, OPEN, OPENAT, PERSONALITY, PRCTL, PTRACE,
-    RENAMEAT2, SETSOCKOPT, SOCKET, SOCKETPAIR, UNSHARE,
+    RENAMEAT2, SCHEDULER, SETSOCKOPT, SOCKET, SOCKETPAIR, UNSHARE,
 };
 use super::rule::{Call, call};
 
@@ -278,7 +278,7 @@ pub(super) static ALLOWED: &[Call] = &[
     call("sigaltstack", libc::SYS_sigaltstack, ANY),
     call("pause", libc::SYS_pause, ANY),
 
-    // Scheduling and limits. Raising needs capabilities, lowering harms nobody.
+    // Scheduling and limits. Raising needs capabilities or a limit above zero, lowering harms nobody.
     call("sched_yield", libc::SYS_sched_yield, ANY),
     call("sched_getaffinity", libc::SYS_sched_getaffinity, ANY),
     call("sched_setaffinity", libc::SYS_sched_setaffinity, ANY),
@@ -287,7 +287,7 @@ pub(super) static ALLOWED: &[Call] = &[
     call("sched_getparam", libc::SYS_sched_getparam, ANY),
     call("sched_setparam", libc::SYS_sched_setparam, ANY),
     call("sched_getscheduler", libc::SYS_sched_getscheduler, ANY),
-    call("sched_setscheduler", libc::SYS_sched_setscheduler, ANY),
+    call("sched_setscheduler", libc::SYS_sched_setscheduler, SCHEDULER),
     call("sched_get_priority_max", libc::SYS_sched_get_priority_max, ANY),
     call("sched_get_priority_min", libc::SYS_sched_get_priority_min, ANY),
     call("sched_rr_get_interval", libc::SYS_sched_rr_get_interval, ANY),

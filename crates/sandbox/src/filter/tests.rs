@@ -378,6 +378,23 @@ fn prctl_changes_the_caller_only() {
 }
 
 #[test]
+fn nobody_runs_before_everyone_else() {
+    let reset = libc::SCHED_RESET_ON_FORK as u64;
+    for (policy, expected) in [
+        (libc::SCHED_OTHER, ALLOW),
+        (libc::SCHED_BATCH, ALLOW),
+        (libc::SCHED_IDLE, ALLOW),
+        (libc::SCHED_FIFO, errno(libc::EPERM)),
+        (libc::SCHED_RR, errno(libc::EPERM)),
+        (libc::SCHED_DEADLINE, errno(libc::EPERM)),
+        (7, errno(libc::EPERM)),
+    ] {
+        assert_eq!(answer("sched_setscheduler", &[0, policy as u64]), expected, "{policy}");
+        assert_eq!(answer("sched_setscheduler", &[0, policy as u64 | reset]), expected, "{policy}");
+    }
+}
+
+#[test]
 fn tracing_is_a_choice() {
     let seize = 0x4206;
     for request in [libc::PTRACE_TRACEME as u64, libc::PTRACE_ATTACH as u64, seize] {

@@ -93,6 +93,31 @@ both! {
         assert_eq!(stage.run(&["sh", "-c", script]).report().of("move parent"), "ok");
     }
 
+    fn adv_f05_f_a_protected_name_opens_nothing_of_a_worktree_that_is_only_read(stage) {
+        stage.file("work/.palisade/profile.toml", "protect = [\"ci/deploy/\", \"out/deep/kept\"]\n");
+        for name in ["ci", "ci/deploy", "out", "out/deep", "out/deep/kept"] {
+            stage.folder(&format!("work/{name}"), 0o755);
+        }
+        stage.settle();
+        let script = r#"
+            try() { name=$1; shift; "$@" 2>/dev/null && echo "$name: ok" || echo "$name: refused"; }
+            try "beside what is protected" touch ci/new
+            try "in what is protected" touch out/deep/kept/new
+            try "move parent" mv -T out/deep out/aside
+            try "in what is given" sh -c 'touch out/new out/deep/new'
+        "#;
+        let flags = ["--profile", "read-only", "--rw", "out"];
+
+        let report = stage.run_with(&flags, &["sh", "-c", script]).report();
+
+        report.assert_all(&["beside what is protected", "in what is protected", "move parent"], &["refused"]);
+        assert_eq!(report.of("in what is given"), "ok");
+        assert!(!stage.at("work/ci/new").exists());
+        // The control: what is given as well can be written.
+        let given = stage.run_with(&[&flags[..], &["--rw", "ci"]].concat(), &["sh", "-c", script]).report();
+        assert_eq!(given.of("beside what is protected"), "ok");
+    }
+
     fn adv_f05_c_other_spellings_do_not_reach_what_is_protected(stage) {
         fixture(stage);
         let before = HELD.map(|name| Snapshot::of(&stage.at("work").join(name)));

@@ -113,6 +113,67 @@ both! {
         assert!(!output.contains(CANARY), "the replaced file was read: {output}");
     }
 
+    fn adv_f06_g_what_a_hidden_file_is_in_cannot_be_moved_to_where_nobody_looks_for_one(stage) {
+        // What was installed or built is not searched for hidden names: moved there, the next run would show them.
+        let names = ["app/.env", "app/deep/id_rsa"];
+        fixture(stage);
+        let before = names.map(|name| Snapshot::of(&stage.at("work").join(name)));
+        let script = r#"
+            try() { name=$1; shift; "$@" 2>/dev/null && echo "$name: ok" || echo "$name: refused"; }
+            mkdir node_modules
+            try "move to such a name" mv -T app target
+            try "move into such a folder" mv app node_modules/
+            try "move deep" mv -T app/deep .venv
+            try "exchange" perl -e 'exit(syscall(316,-100,"app",-100,"node_modules",2)!=0)'
+            try "neighbour" sh -c 'echo fine > app/plain.txt && mv app/plain.txt app/deep/ && mv app/deep/plain.txt .'
+        "#;
+
+        let report = stage.run(&["sh", "-c", script]).report();
+        let next = stage.run(&["grep", "-rs", "CANARY", "."]);
+
+        let moved = ["move to such a name", "move into such a folder", "move deep", "exchange"];
+        report.assert_all(&moved, &["refused"]);
+        assert!(!next.stdout.contains(CANARY), "the next run: {next:?}");
+        for (before, name) in before.iter().zip(names) {
+            before.assert_same(&stage.at("work").join(name));
+        }
+        // What is beside a hidden file is as free as before, and the control: shown, so is what it is in.
+        assert_eq!(report.of("neighbour"), "ok");
+        let shown = stage.run_with(&["--show", ".env", "--show", "id_rsa"], &["sh", "-c", script]).report();
+        assert_eq!(shown.of("move to such a name"), "ok");
+    }
+
+    fn adv_f06_h_a_hidden_name_that_is_a_link_hides_the_file_that_it_leads_to(stage) {
+        for name in ["config/settings.txt", "config/deep/other.txt", "config/third.txt"] {
+            stage.file(&format!("work/{name}"), format!("{CANARY}-{name}\n"));
+        }
+        stage.file("work/app/plain.txt", "to be read\n");
+        let link = |to: &str, at: &str| std::os::unix::fs::symlink(to, stage.at("work").join(at)).unwrap();
+        link("config/settings.txt", ".env");
+        link("../link", "app/.env");
+        link(&stage.path("work/config/deep/other.txt"), "link");
+        link("config", "way");
+        link("way/third.txt", ".netrc");
+        // These lead to nothing that could be hidden, and are in nobody's way.
+        for (to, at) in [("..", "id_rsa"), ("app", "id_dsa"), ("/etc/passwd", "id_ecdsa"), ("id_ed25519", "id_ed25519"), (".git/config", ".pgpass")] {
+            link(to, at);
+        }
+        stage.settle();
+        let script = "cat .env app/.env link .netrc way/third.txt config/*.txt config/deep/*; grep -rs CANARY .; \
+                      mv config target 2>/dev/null && echo moved; cat app/plain.txt; true";
+
+        let output = stage.run(&["sh", "-c", script]).assert_code(0);
+
+        assert!(!output.stdout.contains(CANARY) && !output.stdout.contains("moved"), "{output:?}");
+        assert!(output.stdout.contains("to be read"), "{output:?}");
+        let kept = std::fs::read_to_string(stage.at("work/config/settings.txt")).unwrap();
+        assert!(kept.contains(CANARY), "the host's file is as it was");
+        // The control: shown, each is read.
+        let flags = ["--show", ".env", "--show", ".netrc"];
+        let shown = stage.run_with(&flags, &["cat", ".env", "app/.env", ".netrc"]).assert_code(0);
+        assert_eq!(shown.stdout.matches(CANARY).count(), 3, "{shown:?}");
+    }
+
     fn adv_f06_f_a_hidden_name_is_hidden_in_every_place_that_is_shown(stage) {
         stage.file("outside/shared/.env", CANARY);
         let place = stage.path("outside/shared");

@@ -56,6 +56,43 @@ fn adv_f06_a_secret_that_is_replaced_is_covered_again() {
 }
 
 #[test]
+fn adv_f06_what_a_hidden_link_leads_to_is_covered_when_the_link_appears() {
+    for who in everyone() {
+        let scene = Scene::new(who);
+        scene.file("config/real", "");
+        let run = scene.start(&[], &reading("config/real", "config/real"));
+        std::os::unix::fs::symlink("config/real", scene.at(".env")).unwrap();
+        scene.file("changed", "");
+        run.says("COVERED", 1);
+        fs::write(scene.at("config/real"), SECRET).unwrap();
+        run.says("COVERED", 5);
+        let said =
+            run.end().tells("changed config/real (a hidden name that appeared during the run: hidden ");
+        assert!(!said.out.contains(SECRET), "{who:?}: {}", said.out);
+    }
+}
+
+#[test]
+fn adv_f06_a_secret_that_appeared_and_was_moved_to_where_nobody_looks_is_told() {
+    for who in everyone() {
+        let scene = Scene::new(who);
+        scene.folder("app");
+        let script = "mkdir node_modules; until grep -qs \" $PWD/app/.env \" /proc/self/mountinfo; do :; done; \
+                      mv app node_modules/ && echo MOVED; until [ -e changed ]; do sleep 0.01; done; \
+                      cat node_modules/app/.env; until [ -e go ]; do sleep 0.01; done";
+        let run = scene.start(&[], script);
+        scene.file("app/.env", "");
+        run.says("MOVED", 1);
+        fs::write(scene.at("node_modules/app/.env"), SECRET).unwrap();
+        scene.file("changed", "");
+        let said = run.end().tells(
+            "changed app/.env (a hidden name that appeared during the run, and then its directory was moved",
+        );
+        assert!(!said.out.contains(SECRET), "{who:?}: {}", said.out);
+    }
+}
+
+#[test]
 fn adv_f06_secrets_in_a_directory_that_is_moved_in_are_covered() {
     for who in everyone() {
         let scene = Scene::new(who);

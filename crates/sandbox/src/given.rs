@@ -17,7 +17,7 @@ use crate::profile::{Cpu, Entry, Layer, Profile, Worktree, find_toolchains};
 use crate::repo::{self, Moves, Repository};
 use crate::spec::{Spec, Unenforceable};
 use crate::variables;
-use crate::worktree::{Stubs, guard, hide};
+use crate::worktree::{Stubs, guard, hide, hide_linked};
 
 /// Who asks, and where from.
 #[derive(Clone, Debug)]
@@ -122,7 +122,11 @@ impl Spec {
         // In a layer nothing shows on the host, so nothing is guarded there.
         if profile.worktree == Worktree::Write || (profile.worktree == Worktree::Read && writes_in_it) {
             let run = caller.run_folder.file_name().unwrap_or_default();
-            let (mounts, made) = guard(&caller.worktree, &profile.protect, &caller.stubs, run)
+            let written: Vec<&Path> = match profile.worktree {
+                Worktree::Write => vec![caller.worktree.as_path()],
+                _ => profile.write.iter().map(|entry| entry.path.as_path()).collect(),
+            };
+            let (mounts, made) = guard(&caller.worktree, &written, &profile.protect, &caller.stubs, run)
                 .map_err(failed(&caller.worktree))?;
             guardian.stubs(&mounts);
             spec = spec.mounts(mounts);
@@ -144,8 +148,12 @@ impl Spec {
         for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
             let mut hidden = hide(place, &mut guardian).map_err(failed(place))?;
             hidden.retain(|mount| shows(&mount.at));
-            spec = spec.mounts(hidden);
+            spec = spec.covers(hidden);
         }
+        // After all places are known: a link in one may lead to another.
+        let mut linked = hide_linked(&mut guardian);
+        linked.retain(|mount| shows(&mount.at));
+        spec = spec.covers(linked);
         if profile.toolchains {
             let variable = |name: &str| caller.environment.get(OsStr::new(name)).map(PathBuf::from);
             for found in find_toolchains(&caller.home, &caller.home, &variable, &Path::exists) {

@@ -110,6 +110,15 @@ impl Guardian {
         Ok(found)
     }
 
+    /// The files that links with hidden names lead to, in all places that were looked through: their content is what the
+    /// name hides.
+    pub(crate) fn linked(&mut self) -> Vec<PathBuf> {
+        let mut found = self.tree.linked();
+        found.sort();
+        found.dedup();
+        found
+    }
+
     /// Something must be at these paths and at those above them in the worktree.
     pub(crate) fn holds(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
@@ -211,6 +220,8 @@ enum What {
     Partly,
     /// It could not be covered.
     Failed,
+    /// What it is in went elsewhere.
+    Moved,
 }
 
 /// What the process that watches tells at its end.
@@ -240,6 +251,9 @@ impl Told {
             What::Removed => "removed during the run and not put back: held again by an empty directory".into(),
             What::Partly => "more directories than can be watched; the rest was looked through every second for hidden names".into(),
             What::Failed => "could not be covered, so the run was ended".into(),
+            What::Moved => "a hidden name that appeared during the run, and then its directory was moved to where \
+                            no run looks for hidden names; move it back"
+                .into(),
         };
         if let Some(error) = &self.error {
             why.push_str(&format!(": {error}"));

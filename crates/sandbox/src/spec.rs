@@ -4,6 +4,7 @@
 //! how this kernel will enforce it. Invariant: every path here is absolute and free of links, because the inside
 //! follows none. Not here: reading profiles ([`crate::profile`]).
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -231,6 +232,47 @@ impl Spec {
     pub(crate) fn mounts(mut self, mounts: Vec<Mount>) -> Self {
         self.more.extend(mounts);
         self
+    }
+
+    /// Covers over hidden files, and their directories mounted on themselves where they could be moved: a directory that
+    /// was moved to `node_modules`, or into it, would not be searched by the next run.
+    pub(crate) fn covers(self, covers: Vec<Mount>) -> Self {
+        // Most lie in a place itself, which has a mount on it.
+        let is_place = |above: &Path| self.places.iter().any(|place| place.at == above);
+        if covers.iter().all(|cover| cover.at.parent().is_some_and(is_place)) {
+            return self.mounts(covers);
+        }
+        // What can be written at each place, and where it comes from; none: nothing can be moved there.
+        let mut known: HashMap<PathBuf, Option<(PathBuf, PathBuf)>> = HashMap::new();
+        for place in &self.places {
+            let from = || (place.host.clone(), place.within.clone().unwrap_or_else(|| place.host.clone()));
+            known.insert(place.at.clone(), (place.access == Access::Write).then(from));
+        }
+        for mount in &self.more {
+            let from = match (&mount.source, mount.access) {
+                (Source::Host(host), Access::Write) => {
+                    Some((host.clone(), mount.within.clone().unwrap_or_else(|| host.clone())))
+                }
+                _ => None,
+            };
+            known.insert(mount.at.clone(), from);
+        }
+        let mut kept = Vec::new();
+        for cover in &covers {
+            let over =
+                cover.at.ancestors().skip(1).find_map(|above| Some((above, known.get(above)?.clone())));
+            let Some((over, Some((host, within)))) = over else { continue };
+            let between: Vec<&Path> =
+                cover.at.ancestors().skip(1).take_while(|above| *above != over).collect();
+            for above in between {
+                let own = host.join(above.strip_prefix(over).unwrap_or(above));
+                let mut mount = Mount::host(own.clone(), above, Access::Write);
+                (mount.owned, mount.within) = (true, Some(within.clone()));
+                known.insert(above.to_owned(), Some((own, within.clone())));
+                kept.push(mount);
+            }
+        }
+        self.mounts(kept).mounts(covers)
     }
 
     /// The same for certificates that a network needs.

@@ -14,16 +14,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::guardian::Guardian;
-use crate::plan::{Access, Mount, Source};
+use crate::plan::{Access, Mount, Source, is_below};
 use crate::profile::Protected;
 pub(crate) use stubs::{Left, relied_on};
 pub use stubs::{Stubs, sweep};
 
 /// Mounts that keep control files as they are; stubs for those that are not there.
 ///
-/// `books` is where stubs are written down, `run` what this run is called there.
+/// `written` are the places of it that can be written, `books` is where stubs are written down, `run` what this run is
+/// called there.
 pub(crate) fn guard(
     worktree: &Path,
+    written: &[&Path],
     protect: &[Protected],
     books: &Path,
     run: &OsStr,
@@ -36,7 +38,7 @@ pub(crate) fn guard(
     let mut leaves: Vec<PathBuf> = Vec::new();
     for protected in protect {
         let at = worktree.join(&protected.path);
-        keep_parents(worktree, &at, &mut mounts, &stubs)?;
+        keep_parents(worktree, written, &at, &mut mounts, &stubs)?;
         match std::fs::symlink_metadata(&at) {
             // A link cannot be mounted over; the end of the run looks at it.
             Ok(found) if found.is_symlink() => {}
@@ -61,8 +63,14 @@ pub(crate) fn guard(
 }
 
 /// Directories between the worktree and what is guarded are mounted on themselves: what has a mount on it cannot
-/// be moved aside.
-fn keep_parents(worktree: &Path, at: &Path, mounts: &mut Vec<Mount>, stubs: &Stubs) -> io::Result<()> {
+/// be moved aside. Where nothing can be written nothing is moved, and a mount that can be written would open it.
+fn keep_parents(
+    worktree: &Path,
+    written: &[&Path],
+    at: &Path,
+    mounts: &mut Vec<Mount>,
+    stubs: &Stubs,
+) -> io::Result<()> {
     let between: Vec<&Path> = at
         .ancestors()
         .skip(1)
@@ -85,9 +93,12 @@ fn keep_parents(worktree: &Path, at: &Path, mounts: &mut Vec<Mount>, stubs: &Stu
             Err(error) if error.kind() == io::ErrorKind::NotFound => stubs.make(above)?,
             Err(error) => return Err(error),
         }
-        let mut mount = Mount::host(above, above, Access::Write);
-        mount.owned = true;
-        mounts.push(mount);
+        // What is given by name is a mount already.
+        if written.iter().any(|place| is_below(above, place)) && !written.contains(&above) {
+            let mut mount = Mount::host(above, above, Access::Write);
+            mount.owned = true;
+            mounts.push(mount);
+        }
     }
     Ok(())
 }
@@ -99,4 +110,9 @@ fn nothing(at: PathBuf) -> Mount {
 /// Mounts over every file of a place whose name is hidden; from now on it is watched for more of them.
 pub(crate) fn hide(place: &Path, guardian: &mut Guardian) -> io::Result<Vec<Mount>> {
     Ok(guardian.hidden(place)?.into_iter().map(nothing).collect())
+}
+
+/// Mounts over every file that a hidden name leads to by a link, in all places that are watched.
+pub(crate) fn hide_linked(guardian: &mut Guardian) -> Vec<Mount> {
+    guardian.linked().into_iter().map(nothing).collect()
 }

@@ -182,15 +182,24 @@ impl Keeper<'_> {
         let since = Instant::now();
         let seen = self.guardian.tree.seen().map_err(|error| (self.guardian.worktree.clone(), error))?;
         let (mut concerns, mut everything, mut new) = (false, false, BTreeSet::new());
+        let mut moved: Vec<PathBuf> = Vec::new();
         for seen in seen {
             match seen {
                 Seen::Overflow => everything = true,
                 Seen::Entry { path, is_folder, is_gone } => {
                     concerns |= self.guardian.items.iter().any(|item| item.host.starts_with(&path));
+                    // A file that a hidden link leads to has a name of its own.
+                    concerns |= !is_gone && self.known.contains(&path);
+                    if is_gone {
+                        self.known.remove(&path);
+                        let below = self.known.iter().filter(|known| is_folder && known.starts_with(&path));
+                        moved.extend(below.cloned());
+                    }
                     let name = path.file_name().unwrap_or_default();
                     let is_hidden = self.guardian.hidden.hides(name.as_bytes());
                     let is_installed = super::tree::INSTALLED.iter().any(|own| name == *own);
                     if is_hidden && !is_gone {
+                        new.extend(self.guardian.tree.leads_to(&path));
                         new.insert(path);
                     } else if is_folder
                         && !is_gone
@@ -201,8 +210,15 @@ impl Keeper<'_> {
                         let scanned = self.guardian.tree.scan(&path, &self.guardian.hidden, &mut found);
                         scanned.map_err(|error| (path, error))?;
                         new.extend(found);
+                        new.extend(self.guardian.tree.linked());
                     }
                 }
+            }
+        }
+        for path in moved {
+            let is_there = self.guardian.tree.open(&path, OFlags::PATH).is_ok();
+            if !is_there && !new.iter().any(|other| other.file_name() == path.file_name()) {
+                self.tell(&path, What::Moved, Duration::ZERO);
             }
         }
         if concerns || everything || !new.is_empty() { self.still(since, new, everything) } else { Ok(()) }
@@ -216,6 +232,7 @@ impl Keeper<'_> {
                 let scanned = self.guardian.tree.scan(&root, &self.guardian.hidden, &mut found);
                 scanned.map_err(|error| (root, error))?;
             }
+            found.extend(self.guardian.tree.linked());
         }
         Ok(found)
     }

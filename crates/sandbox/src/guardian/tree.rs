@@ -30,6 +30,9 @@ const MOST_ENTRIES: usize = 2_000_000;
 /// The most directories that are watched.
 const MOST_WATCHED: usize = 20_000;
 
+/// The most links that are followed one after the other.
+const MOST_LINKS: usize = 8;
+
 /// The first of the users that are nobody: beyond those that people, services and containers are given.
 const NOBODIES: u32 = 0x7000_0000;
 
@@ -62,6 +65,8 @@ pub(super) struct Tree {
     /// Sockets that are given by name: others, of services of the host, are hidden. None after the first walk, when those
     /// that appear may be the sandbox's own.
     pub(super) sockets: Option<HashSet<PathBuf>>,
+    /// Links with hidden names that were found, until [`Tree::linked`].
+    links: Vec<PathBuf>,
 }
 
 fn wanted() -> WatchFlags {
@@ -114,7 +119,8 @@ impl Tree {
         })?;
         let (roots, folders, most, is_partial) = (Vec::new(), HashMap::new(), MOST_WATCHED, false);
         let sockets = Some(HashSet::new());
-        Ok(Self { inotify, roots, folders, most, is_partial, stubs: HashSet::new(), sockets })
+        let (stubs, links) = (HashSet::new(), Vec::new());
+        Ok(Self { inotify, roots, folders, most, is_partial, stubs, sockets, links })
     }
 
     /// Whether some of it is not watched.
@@ -219,6 +225,9 @@ impl Tree {
                     known => known,
                 };
                 if kind == FileType::Symlink {
+                    if hidden.hides(name) {
+                        self.links.push(at);
+                    }
                     continue;
                 }
                 let is_service = kind == FileType::Socket
@@ -234,6 +243,39 @@ impl Tree {
             }
         }
         Ok(())
+    }
+
+    /// The files that links with hidden names lead to, of all that were found since the last time.
+    pub(super) fn linked(&mut self) -> Vec<PathBuf> {
+        let links = std::mem::take(&mut self.links);
+        links.iter().filter_map(|link| self.leads_to(link)).collect()
+    }
+
+    /// The file that a link leads to, if it is one and that lies below a root. Directories are let be: what is in one has
+    /// names of its own, and whoever makes a link inside could make it lead to the whole project.
+    pub(super) fn leads_to(&self, link: &Path) -> Option<PathBuf> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut at = link.to_owned();
+        for _ in 0..MOST_LINKS {
+            let there = self.open(&at, OFlags::PATH).ok()?;
+            let text = rustix::fs::readlinkat(&there, "", Vec::new()).ok()?;
+            let to = at.parent()?.join(OsStr::from_bytes(text.to_bytes()));
+            let below = self.roots.iter().find_map(|(root, fd)| Some((fd, to.strip_prefix(root).ok()?)));
+            let (root, rest) = below?;
+            // Links on the way are followed, but never out of the root.
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+            let found = rustix::fs::openat2(root, rest, flags, Mode::empty(), resolve).ok()?;
+            at = std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
+            match FileType::from_raw_mode(rustix::fs::fstat(&found).ok()?.st_mode) {
+                FileType::Symlink => {}
+                FileType::RegularFile => {
+                    let is_git = at.components().any(|part| part.as_os_str() == INSTALLED[0]);
+                    return Some(at).filter(|_| !is_git);
+                }
+                _ => return None,
+            }
+        }
+        None
     }
 
     fn kind(&self, path: &Path) -> Option<FileType> {

@@ -1,9 +1,14 @@
 //! Stopping every process of a sandbox where it is: by its control group, or, without one, by a signal to each
 //! until none moves any more.
 //!
-//! Flow: [`set`] (a person's wish, until the next) or [`Still`] (for as long as the value lives; what stood still before
-//! stays so). Invariant: process 1 is stopped first and goes on last, so it never takes a stop for the terminal's; who
-//! was started by whom goes on after it, so no shell sees its job stopped.
+//! Flow: [`Frozen`] (a person's wish), [`set`] (to look at what stands) or [`Still`] (for as long as the value lives; what
+//! stood still before stays so). Whoever was stopped by a signal could go on by one that it ordered before, from a timer:
+//! a [`Frozen`] sandbox is held by a tracer besides.
+//!
+//! Invariant: process 1 is stopped first and goes on last, so it never takes a stop for the terminal's; who was started by
+//! whom goes on after it, so no shell sees its job stopped.
+
+mod hold;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -14,9 +19,13 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::{Pid, Signal};
 
 use crate::groups::Groups;
+use crate::launch::Tree as Processes;
 
 /// How long it may take until nothing moves.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What stops everyone where there is no group for it.
+const SIGNAL: &str = "signal";
 
 /// Freezes or thaws; says by what.
 pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'static str> {
@@ -33,7 +42,34 @@ pub(crate) fn set(groups: &Groups, init: Pid, frozen: bool) -> io::Result<&'stat
             std::iter::once(init).chain(inhabitants(init).into_iter().map(|(pid, _)| pid)).collect();
         go_on(&everyone);
     }
-    Ok("signal")
+    Ok(SIGNAL)
+}
+
+/// A sandbox that somebody wants to stand still.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    by: &'static str,
+    /// Ends with the value.
+    holder: Option<Processes>,
+}
+
+impl Frozen {
+    pub(crate) fn new(groups: &Groups, init: Pid) -> io::Result<Self> {
+        let by = set(groups, init, true)?;
+        let holder = if by == SIGNAL { hold::hold(init) } else { None };
+        Ok(Self { by, holder })
+    }
+
+    /// What it stands still by.
+    pub(crate) fn by(&self) -> &'static str {
+        self.by
+    }
+
+    /// Lets everyone go on.
+    pub(crate) fn thaw(&mut self, groups: &Groups, init: Pid) -> io::Result<()> {
+        self.holder = None;
+        set(groups, init, false).map(drop)
+    }
 }
 
 /// A sandbox that stands still as long as the value lives.
@@ -169,9 +205,22 @@ pub(crate) fn descendants(init: Pid) -> Vec<Pid> {
 
 /// Who made whom.
 fn family(init: Pid) -> Vec<(i32, Pid)> {
+    // Who began inside is a descendant of process 1: what lost its parent was taken over by it.
+    let mut found = below(init.as_raw_pid());
+    // What joined has its parent outside. Counting costs little, and looking for them much.
+    if numbers(&format!("/proc/{}/root/proc", init.as_raw_pid())).count() > found.len() + 1 {
+        for pid in joined(init, &found) {
+            found.extend(Pid::from_raw(pid).map(|pid| (0, pid)));
+            found.extend(below(pid));
+        }
+    }
+    found
+}
+
+/// Whom a process made, and they.
+fn below(ancestor: i32) -> Vec<(i32, Pid)> {
     let mut found = Vec::new();
-    // Everyone inside is a descendant of process 1: what lost its parent was taken over by it.
-    let mut above = vec![init.as_raw_pid()];
+    let mut above = vec![ancestor];
     while let Some(parent) = above.pop() {
         for child in children(parent) {
             above.push(child);
@@ -181,9 +230,32 @@ fn family(init: Pid) -> Vec<(i32, Pid)> {
     found
 }
 
+/// The first of those who are in the number space of process 1 and are not its descendants.
+fn joined(init: Pid, family: &[(i32, Pid)]) -> Vec<i32> {
+    let space = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+    let Some(own) = space(init.as_raw_pid()) else { return Vec::new() };
+    let known: BTreeSet<i32> =
+        family.iter().map(|(_, pid)| pid.as_raw_pid()).chain([init.as_raw_pid()]).collect();
+    let others = numbers("/proc").filter(|pid| !known.contains(pid) && space(*pid).as_ref() == Some(&own));
+    let others: BTreeSet<i32> = others.collect();
+    let is_first = |pid: &i32| word(*pid, 1).is_none_or(|parent| !others.contains(&parent));
+    others.iter().copied().filter(is_first).collect()
+}
+
+/// The processes that are listed there.
+fn numbers(place: &str) -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 fn state(pid: i32) -> Option<char> {
+    word(pid, 0)
+}
+
+/// What the kernel says of a process after its name: its state first, then its parent.
+fn word<T: std::str::FromStr>(pid: i32, place: usize) -> Option<T> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    status.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next())
+    status.rsplit_once(')')?.1.split_whitespace().nth(place)?.parse().ok()
 }
 
 fn children(parent: i32) -> Vec<i32> {

@@ -23,7 +23,7 @@ mod tree;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -306,6 +306,11 @@ impl Kept {
         Ok(())
     }
 
+    /// What tells of its end.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.process.pidfd.as_fd()
+    }
+
     /// What happened to covers; for when the sandbox is gone.
     #[must_use]
     pub fn end(mut self) -> Vec<Finding> {
@@ -314,11 +319,16 @@ impl Kept {
             // It has told everything and only closes what it watched.
             self.process.leave();
         }
+        let how = match &told {
+            Ok(_) => "was ended, and the run with it",
+            Err(_) => "said nothing for too long",
+        };
         let told = told.unwrap_or_default();
         let lost = || Finding {
             path: PathBuf::new(),
-            why: "hidden and protected files were not watched to the end: the process that watches was ended"
-                .into(),
+            why: format!(
+                "hidden and protected files were not watched to the end: the process that watches {how}"
+            ),
             fate: Fate::Reported,
         };
         // The first byte may be the word that it has begun.

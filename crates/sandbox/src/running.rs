@@ -15,8 +15,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, Winsize};
 
 use crate::control::Control;
-use crate::freeze;
+use crate::freeze::Frozen;
 use crate::groups::Groups;
+use crate::guardian::Kept;
 use crate::launch::{Held, LaunchError, Tree};
 use crate::line::{Line, Word};
 use crate::plan::Plan;
@@ -137,13 +138,15 @@ pub struct Running {
     control: Option<Control>,
     plan: Plan,
     watch: Watch,
-    frozen: Option<&'static str>,
+    frozen: Option<Frozen>,
     grace: Duration,
     killed_at: Option<Instant>,
     /// Somebody wants it to end: nobody waits long for a reader of what it said.
     is_stopped: bool,
     /// Whoever started us, if the run is to end with them.
     parent: Option<OwnedFd>,
+    /// What keeps covers in force.
+    guardian: Option<OwnedFd>,
     ended: Option<Ended>,
     /// What the person is asked just now.
     question: Option<Question>,
@@ -234,6 +237,7 @@ impl Held {
             killed_at: None,
             is_stopped: false,
             parent: None,
+            guardian: None,
             ended: None,
             question: None,
         })
@@ -254,6 +258,7 @@ enum On {
     Attendant,
     Parent,
     End,
+    Guardian,
 }
 
 impl Running {
@@ -288,6 +293,16 @@ impl Running {
     pub fn ending_with(mut self, parent: OwnedFd) -> Self {
         self.parent = Some(parent);
         self
+    }
+
+    /// Ends everything when what keeps its covers is gone.
+    ///
+    /// # Errors
+    /// When there is no descriptor left.
+    pub fn guarded_by(mut self, kept: Option<&Kept>) -> io::Result<Self> {
+        let again = |kept: &Kept| rustix::io::fcntl_dupfd_cloexec(kept.descriptor(), 3);
+        self.guardian = kept.map(again).transpose()?;
+        Ok(self)
     }
 
     /// Waits for the end of the command and of everything that it left behind.
@@ -346,6 +361,7 @@ impl Running {
                     On::Attendant => self.attend(&mut attendant),
                     On::Parent => self.end_with_parent(),
                     On::End => gone_at = Some(Instant::now()),
+                    On::Guardian => self.unguarded(),
                 }
             }
         }
@@ -361,6 +377,17 @@ impl Running {
         let has_unsent = self.unsent.iter().any(|unsent| !unsent.is_empty());
         // A reader who takes time gets everything, unless somebody wants the end.
         (!comes && !has_unsent) || (is_late && (!has_unsent || self.is_stopped))
+    }
+
+    /// Nobody would hide again what the host replaces, nor what appears: it does not go on like that. What watches ends by
+    /// itself too, once the sandbox is gone.
+    fn unguarded(&mut self) {
+        self.guardian = None;
+        let mut waiting = [PollFd::new(&self.tree.pidfd, PollFlags::IN)];
+        if matches!(poll(&mut waiting, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {
+            self.ended.get_or_insert(Ended::Killed);
+            let _ = rustix::process::pidfd_send_signal(&self.tree.pidfd, rustix::process::Signal::KILL);
+        }
     }
 
     /// Nobody is left who wants it.
@@ -391,6 +418,7 @@ impl Running {
                 what.push((On::Line, self.line.as_fd(), PollFlags::IN));
             }
             what.push((On::End, self.tree.pidfd.as_fd(), PollFlags::IN));
+            what.extend(self.guardian.iter().map(|fd| (On::Guardian, fd.as_fd(), PollFlags::IN)));
             if let Some(control) = &self.control {
                 what.push((On::Control, control.as_fd(), PollFlags::IN));
             }
@@ -468,12 +496,25 @@ impl Running {
 
     fn stand_still(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         if attendant.as_mut().is_some_and(|one| one.stops_everything()) {
-            match freeze::set(&self.groups, self.tree.pid, true) {
-                Ok(by) => self.frozen = Some(by),
-                // What cannot stand still must not go on.
-                Err(_) => self.goes_on(false, attendant),
+            // What cannot stand still must not go on.
+            if self.freeze().is_err() {
+                self.goes_on(false, attendant);
             }
         }
+    }
+
+    fn freeze(&mut self) -> io::Result<()> {
+        if self.frozen.is_none() {
+            self.frozen = Some(Frozen::new(&self.groups, self.tree.pid)?);
+        }
+        Ok(())
+    }
+
+    fn thaw(&mut self) -> io::Result<()> {
+        let Some(frozen) = &mut self.frozen else { return Ok(()) };
+        frozen.thaw(&self.groups, self.tree.pid)?;
+        self.frozen = None;
+        Ok(())
     }
 
     fn goes_on(&mut self, goes_on: bool, attendant: &mut Option<&mut dyn Attendant>) {
@@ -536,9 +577,7 @@ impl Running {
                 }
                 _ => {
                     // What stands still cannot end by itself.
-                    if self.frozen.is_some() && freeze::set(&self.groups, self.tree.pid, false).is_ok() {
-                        self.frozen = None;
-                    }
+                    let _ = self.thaw();
                     self.stop(signal);
                 }
             }

@@ -211,6 +211,7 @@ fn started(
     let mut took = None;
     let ended = held.go().map_err(refused).and_then(|running| {
         let running = running.controlled_by(control).with_grace(Duration::from_secs(args.grace));
+        let running = running.guarded_by(kept.as_ref()).map_err(|error| broken(&error))?;
         let running = match parent {
             Some(parent) => running.ending_with(parent),
             None => running,

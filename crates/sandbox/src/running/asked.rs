@@ -2,7 +2,7 @@
 
 use super::{Attendant, Running};
 use crate::control::{Ask, Control, Said};
-use crate::freeze;
+use crate::freeze::Frozen;
 
 /// What is said of a run whose network cannot be changed, since there is none.
 const NO_NETWORK: &str = "it has no network";
@@ -12,24 +12,17 @@ impl Running {
     pub(super) fn asked(&mut self, attendant: &mut Option<&mut dyn Attendant>) {
         let Some((ask, peer)) = self.control.as_ref().and_then(Control::question) else { return };
         let mut why = None;
-        let mut freeze =
-            |running: &mut Self, frozen: bool| match freeze::set(&running.groups, running.tree.pid, frozen) {
-                Ok(by) => running.frozen = frozen.then_some(by),
-                Err(error) => why = Some(error.to_string()),
-            };
         match ask {
             Ask::Tell | Ask::Plan => {}
             Ask::Offline => {
                 attendant.iter_mut().for_each(|attendant| attendant.cut());
             }
             Ask::Rules => why = self.changed(attendant).err(),
-            Ask::Freeze => freeze(self, true),
-            Ask::Thaw => freeze(self, false),
+            Ask::Freeze => why = self.freeze().err().map(|error| error.to_string()),
+            Ask::Thaw => why = self.thaw().err().map(|error| error.to_string()),
             Ask::Stop => {
                 // What stands still cannot end by itself.
-                if self.frozen.is_some() {
-                    freeze(self, false);
-                }
+                why = self.thaw().err().map(|error| error.to_string());
                 self.stop(libc::SIGTERM);
             }
             Ask::Kill => {
@@ -46,7 +39,7 @@ impl Running {
             pid: self.pid(),
             command: command.join(" "),
             frozen: self.frozen.is_some(),
-            by: self.frozen.unwrap_or_default().to_owned(),
+            by: self.frozen.as_ref().map(Frozen::by).unwrap_or_default().to_owned(),
             grace_ms: u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX),
             why,
             plan: (ask == Ask::Plan).then(|| Box::new(self.plan.clone())),

@@ -68,6 +68,12 @@ pub(crate) fn seize(process: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE as libc::c_uint, process, 0, usize::try_from(options).unwrap_or(0)).map(drop)
 }
 
+/// Lets one thread stand until this process ends, whatever signal it gets but the one that kills.
+pub(crate) fn hold(thread: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE as libc::c_uint, thread, 0, 0)?;
+    request(libc::PTRACE_INTERRUPT as libc::c_uint, thread, 0, 0).map(drop)
+}
+
 /// Waits for the next event; none when nobody is left.
 pub(crate) fn wait() -> io::Result<Option<Event>> {
     let mut status = 0i32;

@@ -51,6 +51,26 @@ both! {
         assert_eq!(terminal.settings(), before);
     }
 
+    fn sbx_05_e_control_z_stops_a_job_inside_and_it_goes_on(stage) {
+        let terminal = Terminal::open();
+        let shown = terminal.shown();
+        let mut run = terminal.start(stage.palisade(&[], &["bash", "--norc", "--noprofile", "-i"]));
+        // What is typed shows too, so what is waited for is written in another way.
+        terminal.type_in("sh -c 'echo re\"\"ady; read word; echo go\"\"t-$word'\n");
+        until(&shown, "ready");
+
+        terminal.type_in("\u{1a}");
+
+        until(&shown, "Stopped");
+        terminal.type_in("echo sti\"\"ll-here\n");
+        until(&shown, "still-here");
+        terminal.type_in("fg\nword\n");
+        until(&shown, "got-word");
+        terminal.type_in("exit 5\n");
+        assert!(ends_within(run.id(), Duration::from_secs(20)));
+        assert_eq!(run.wait().unwrap().code(), Some(5));
+    }
+
     fn sbx_15_a_localhost_works_inside_and_is_nobody_elses(stage) {
         let report = stage.attack(&["loopback"]);
         assert_eq!(report.through().len(), 10, "{report:?}");

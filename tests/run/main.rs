@@ -12,4 +12,5 @@ mod limits;
 mod planted;
 mod room;
 mod started;
+mod tools;
 mod worktrees;

@@ -66,3 +66,57 @@ impl Ruleset {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+    use crate::wall;
+
+    /// Asks for what each right that no mount holds is about, and prints the errors.
+    const TRIES: &str = r#"
+import fcntl, os, socket, sys
+def tried(what):
+    try:
+        what()
+        return 0
+    except OSError as error:
+        return error.errno
+wanted = socket.socket(socket.AF_UNIX)
+null = os.open("/dev/null", os.O_RDWR)
+print(tried(lambda: wanted.connect("\0" + sys.argv[1])), tried(lambda: os.kill(os.getppid(), 0)),
+      tried(lambda: fcntl.ioctl(null, 0x5401, bytes(64))))
+"#;
+
+    #[test]
+    fn sbx_02_both_scopes_and_devices_hold_without_any_namespace() {
+        let Some(version) = version().filter(|version| *version >= 6) else { return };
+        let name = format!("palisade-scopes-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        let said = |handled: u64, scopes: u64| {
+            let rules = Ruleset::new(version, handled, scopes).unwrap();
+            let mut python = Command::new("python3");
+            python.args(["-c", TRIES, &name]);
+            // SAFETY: two calls without pointers between fork and exec.
+            unsafe {
+                python.pre_exec(move || {
+                    rustix::thread::set_no_new_privs(true)?;
+                    let rules = rustix::io::fcntl_dupfd_cloexec(&rules.0, 3)?;
+                    Ruleset(rules).enforce()
+                });
+            }
+            String::from_utf8(python.output().unwrap().stdout).unwrap().trim().to_owned()
+        };
+        let devices = 1 << wall::RIGHTS.iter().position(|right| *right == "ioctl_dev").unwrap();
+        let (handled, scopes) = (wall::handled(version) & devices, wall::scopes(version));
+        let (refused, access, strange) = (libc::EPERM, libc::EACCES, libc::ENOTTY);
+        assert_eq!(said(handled, scopes), format!("{refused} {refused} {access}"));
+        // The control: with another right, the same is had, and the device itself says that it is no terminal.
+        assert_eq!(said(devices >> 1, 0), format!("0 0 {strange}"));
+    }
+}

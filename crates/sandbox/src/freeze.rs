@@ -234,6 +234,10 @@ fn below(ancestor: i32) -> Vec<(i32, Pid)> {
 fn joined(init: Pid, family: &[(i32, Pid)]) -> Vec<i32> {
     let space = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
     let Some(own) = space(init.as_raw_pid()) else { return Vec::new() };
+    // Without a number space of its own everyone of the host would be one of them.
+    if std::fs::read_link("/proc/self/ns/pid").is_ok_and(|ours| ours == own) {
+        return Vec::new();
+    }
     let known: BTreeSet<i32> =
         family.iter().map(|(_, pid)| pid.as_raw_pid()).chain([init.as_raw_pid()]).collect();
     let others = numbers("/proc").filter(|pid| !known.contains(pid) && space(*pid).as_ref() == Some(&own));

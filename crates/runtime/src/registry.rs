@@ -13,23 +13,26 @@ mod closed;
 mod credentials;
 mod document;
 mod files;
+mod inline;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use access::{
-    Act, AddSecret, AssignArtifact, FetchArtifact, ListArtifacts, NewBlob, NewEnvSecret, Principal,
-    ReadArtifact, ReadArtifactHistory, RegisterArtifact, Resource, RevokeArtifact,
+    Act, AddSecret, AssignArtifact, FetchArtifact, ListArtifacts, NewBlob, Principal, ReadArtifact,
+    ReadArtifactHistory, RegisterArtifact, Resource, RevokeArtifact,
 };
-use model::{ArtifactKind, ArtifactName, ContentHash, Reference, SecretId, SecretName, SecretOwner};
+use model::{ArtifactKind, ArtifactName, ContentHash, Reference, SecretOwner};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use store::{Artifact, ArtifactChange, KeptSecrets, NamedArtifact, Registered, Store, StoreError};
-use vault::{KeyRing, OpenError, Place, Purpose, SealedRecord, Secret};
+use store::{Artifact, ArtifactChange, NamedArtifact, Registered, Store, StoreError};
+use vault::{KeyRing, OpenError, Place, SealedRecord, Secret};
 
 pub use self::closed::{Fault, Faults};
 pub use self::credentials::masked_document;
 pub use self::files::{NewFile, path_fault};
+pub use self::inline::InlineSecret;
+use self::inline::{SetApart, told};
 use crate::secret::SecretPlace;
 use crate::{ActError, Page, Runtime};
 
@@ -41,10 +44,6 @@ pub const MOST_CAPABILITY_FILES: usize = files::MOST_FILES;
 const PART: usize = 256 * 1_024;
 /// A whole document, as it is sealed.
 const MOST_DOCUMENT: usize = 1_000_000;
-/// Secrets that may come along with an env: few enough that an entry of the ledger names each of them.
-const MOST_INLINE: usize = 32;
-/// The longest that a secret which comes along may last, in seconds: ten years.
-const LONGEST: i64 = 10 * 366 * 86_400;
 
 /// Why an artifact was not registered.
 #[derive(Debug, thiserror::Error)]
@@ -87,19 +86,6 @@ pub enum NewContent {
     Env(Value, Vec<InlineSecret>),
 }
 
-/// A secret that comes along with an env.
-#[derive(Debug)]
-pub struct InlineSecret {
-    /// The variable that it is for.
-    pub variable: String,
-    /// Its value.
-    pub value: Secret<Vec<u8>>,
-    /// How long it lasts.
-    pub seconds: Option<i64>,
-    /// Whether that counts from now on where the same value is kept already.
-    pub renew: bool,
-}
-
 /// What became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
@@ -123,9 +109,6 @@ pub struct ArtifactView {
     /// The names that stand for it.
     pub names: Vec<ArtifactName>,
 }
-
-/// A secret that goes into the vault, and its value until it is sealed.
-type SetApart = (NewEnvSecret, Secret<Vec<u8>>);
 
 /// What was read, and has no fault.
 struct Ready {
@@ -256,7 +239,7 @@ impl Runtime {
             }
             Ok(registered)
         };
-        Ok(outcome(self.perform_noting(who, act, effect, kept).await?))
+        Ok(outcome(self.perform_noting(who, act, effect, told).await?))
     }
 
     /// Lets a name stand for a version that was registered before.
@@ -280,75 +263,6 @@ impl Runtime {
     ) -> Result<Artifact, ActError> {
         let effect = async |store: Arc<Store>, permit| store.revoke_artifact(permit).await;
         self.perform(who, RevokeArtifact { kind, reference }, effect).await
-    }
-
-    /// Puts what came along as a secret aside for the vault, and a reference in its place. The name holds a keyed digest of
-    /// the value: another value is another version, the same value is the same, and nobody learns more from it.
-    fn set_apart(
-        &self,
-        mut document: Value,
-        inline: Vec<InlineSecret>,
-        faults: &mut Faults,
-    ) -> (Value, Vec<SetApart>) {
-        let mut kept = Vec::new();
-        if inline.len() > MOST_INLINE {
-            faults.add(
-                "inline",
-                format!("at most {MOST_INLINE} secrets can come along; add the others to the vault first"),
-            );
-            return (document, kept);
-        }
-        for InlineSecret { variable, value, seconds, renew } in inline {
-            let size = value.expose().len();
-            if !document::is_variable(&variable) {
-                faults.add(
-                    "inline",
-                    "expected names of variables: 1 to 64 characters from A-Z, a-z, 0-9 and `_`",
-                );
-            } else if size == 0 || size > document::MOST_VALUE || value.expose().contains(&0) {
-                faults.add(format!("inline.{variable}"), "a secret has 1 to 65536 bytes without NUL");
-            } else if seconds.is_some_and(|seconds| !(1..=LONGEST).contains(&seconds)) {
-                faults.add(format!("inline.{variable}"), "`ttlSeconds` is 1 to ten years");
-            } else if ["values", "secrets"]
-                .iter()
-                .any(|part| document.get(part).is_some_and(|all| all.get(&variable).is_some()))
-            {
-                faults.add(
-                    format!("inline.{variable}"),
-                    "the variable has a value already; expected one of them",
-                );
-            } else {
-                let Some(name) = self.vault_name(&variable, &value) else { continue };
-                let expires =
-                    seconds.map(|seconds| self.clock.now().saturating_add(seconds.saturating_mul(1_000)));
-                if let Some(fields) = document.as_object_mut() {
-                    let refers = fields.entry("secrets").or_insert(Value::Null);
-                    // Said to be nothing is as not said.
-                    if refers.is_null() {
-                        *refers = Value::Object(serde_json::Map::new());
-                    }
-                    if let Some(refers) = refers.as_object_mut() {
-                        refers.insert(variable, Value::String(name.to_string()));
-                    }
-                }
-                let secret = SecretId::random();
-                kept.push((NewEnvSecret { secret, name, expires, renew, sealed: Vec::new() }, value));
-            }
-        }
-        (document, kept)
-    }
-
-    fn vault_name(&self, variable: &str, value: &Secret<Vec<u8>>) -> Option<SecretName> {
-        let mut digest = Sha256::new();
-        digest.update(self.ring.subkey(Purpose::Digests).expose());
-        digest.update(b"palisade/env-secret/v1\0");
-        digest.update(variable.as_bytes());
-        digest.update([0]);
-        digest.update(value.expose());
-        let mark = hex::encode(digest.finalize());
-        // In groups: a name that looks like nothing but chance would be masked wherever it is shown.
-        let groups: Vec<&str> = (0..8).map_while(|at| mark.get(at * 4..at * 4 + 4)).collect();
-        format!("ENV_{variable}_{}", groups.join("_")).parse().ok()
     }
 
     /// Reads what was written: its normal form, or all its faults; and the capabilities that it names.
@@ -505,17 +419,6 @@ impl Ready {
         let all = self.files.iter().map(|(file, _)| file.content.len()).sum::<usize>();
         i64::try_from(all).unwrap_or(i64::MAX)
     }
-}
-
-/// What the closing entry says of secrets that came along.
-fn kept(registered: &Registered) -> Option<(&'static str, String)> {
-    let KeptSecrets { added, replaced } = &registered.secrets;
-    let told =
-        |what: &str, names: Vec<&str>| (!names.is_empty()).then(|| format!("{what} {}", names.join(", ")));
-    let added = told("added", added.iter().map(SecretName::as_str).collect());
-    let replaced = told("replaced", replaced.iter().map(|(_, name)| name.as_str()).collect());
-    let all: Vec<String> = added.into_iter().chain(replaced).collect();
-    (!all.is_empty()).then(|| ("secrets", all.join("; ")))
 }
 
 fn outcome(registered: Registered) -> Outcome {

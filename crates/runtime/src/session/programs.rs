@@ -124,7 +124,7 @@ mod tests {
             link.display(),
             node.display()
         );
-        let launcher = Launcher::new(root.join("palisade"), root.join("runs"), path, Vec::new());
+        let launcher = Launcher::new(root.join("palisade"), &root.join("runs"), path, Vec::new(), None);
         let found = installed(&launcher, "agent").unwrap();
         assert_eq!(found.program, bin.join("agent").display().to_string());
         let expected =

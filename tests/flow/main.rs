@@ -54,6 +54,7 @@ mod sessions;
 mod sessions_approvals;
 mod sessions_budgets;
 mod sessions_files;
+mod sessions_git;
 mod sessions_lineage;
 mod sessions_queue;
 mod sessions_seen;

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use tests::{fed, program};
 
 use crate::calls::new_session;
-use crate::sessions::{ended, steps, until};
+use crate::sessions::{ended, said, steps, until};
 
 const TOKEN: &str = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
 
@@ -207,6 +207,67 @@ fn sec_17_patterns_of_a_file_are_in_force_in_the_daemon() {
     let output = stopped.command("palisaded").arg("up").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && said.contains("line 1") && !said.contains("hunter2"), "{said}");
+}
+
+/// What is kept of runs, by its files; not what an agent wrote.
+fn kept(folder: &std::path::Path) -> Vec<(std::path::PathBuf, String)> {
+    const THEIRS: &[&str] = &["homes", "changes", "quarantine", "worktree", "upper", "work", "cache"];
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() && !THEIRS.iter().any(|theirs| name == *theirs) {
+            found.extend(kept(&path));
+        } else if kind.is_file() {
+            let text = std::fs::read(&path).unwrap_or_default();
+            found.push((path, String::from_utf8_lossy(&text).into_owned()));
+        }
+    }
+    found
+}
+
+/// SEC-17: patterns of an organisation are in force in what launchers keep of a session's runs, also after a change.
+#[test]
+fn sec_17_patterns_of_a_file_are_in_force_in_the_launchers_of_sessions() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("patterns");
+    std::fs::write(&file, "PAL-[0-9]{6}\n").unwrap();
+    let mut host = tests::Host::builder()
+        .set("limits.requests_per_minute", "0")
+        .set("redact.patterns", &file.display().to_string())
+        .start();
+    let worktree = host.tree(host.owner(), "demo", "session").id;
+    let command = vec!["sh".to_owned()];
+    let new = api::CreateSessionRequest { agent: "command".into(), command, ..new_session(&worktree) };
+    let session = host.owner().client.create_session(&new).unwrap().id;
+    // What was committed beside the branch is named by what ends the run.
+    let planted = |name: &str| {
+        let has = "echo \"has $(env | grep -c PALISADE_PATTERNS)\"";
+        let script = format!("git checkout -q -b {name}; git commit -q --allow-empty -m x; {has}");
+        let task = host.owner().client.prompt_session(&session, &script).unwrap();
+        assert_eq!(ended(host.owner(), &session, &task.id).state, "done");
+        let told = said(&steps(host.owner(), &session));
+        assert!(told.trim_end().ends_with("has 0"), "what is ours is not in the sandbox: {told}");
+        kept(&host.data().join("runs"))
+    };
+    let named = |all: &[(std::path::PathBuf, String)], text: &str| -> Vec<String> {
+        let with = all.iter().filter(|(_, kept)| kept.contains(text));
+        with.map(|(path, _)| path.display().to_string()).collect()
+    };
+    let all = planted("PAL-123456");
+    assert!(!named(&all, "/***\"").is_empty(), "it is told, without its name");
+    assert_eq!(named(&all, "PAL-123456"), [""; 0]);
+    // The control: what no pattern knows is kept, so it is looked for where it would be.
+    let all = planted("TEAM-77");
+    assert!(!named(&all, "/TEAM-77\"").is_empty());
+    // A fault changes nothing for them either, and a change is in force for the next run.
+    std::fs::write(&file, "TEAM-[0-9]+\nbad(hunter2horse\n").unwrap();
+    until("the fault is told", || host.log().contains("line 2").then_some(()));
+    assert_eq!(named(&planted("PAL-222222"), "PAL-222222"), [""; 0], "those before stay in force");
+    std::fs::write(&file, "TEAM-[0-9]+\n").unwrap();
+    until("the change is told", || host.log().contains("are in force").then_some(()));
+    assert_eq!(named(&planted("TEAM-88"), "TEAM-88"), [""; 0]);
+    host.stop();
 }
 
 /// SEC-17: by itself, the launcher takes them from a variable, and does nothing with one that has a fault.

@@ -259,7 +259,7 @@ fn by_client(host: &Host, inputs: &Path, search: &mut Search, n: usize, planted:
 }
 
 /// What anybody can get out afterwards: lists, streams, exports, a backup; and what lies in files.
-fn afterwards(host: &mut Host, search: &mut Search) {
+pub fn afterwards(host: &mut Host, search: &mut Search) {
     let token = format!("Authorization: Bearer {}", host.owner().client.token().unwrap());
     let lists = [
         "worktrees?archived=true&limit=100",
@@ -317,7 +317,7 @@ fn afterwards(host: &mut Host, search: &mut Search) {
     search.look("the log", host.log().as_bytes());
 }
 
-fn sign_in(host: &Host) {
+pub fn sign_in(host: &Host) {
     let mut command = host.command("palisade");
     command.args(["--url", host.base(), "login", "--email", "owner@example.org", "--password-stdin"]);
     assert!(tests::fed(&mut command, &format!("{PASSWORD}\n")).status.success());

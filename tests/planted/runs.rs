@@ -25,7 +25,7 @@ impl Home {
         self.folder.path().join("project")
     }
 
-    fn state(&self) -> PathBuf {
+    pub fn state(&self) -> PathBuf {
         self.folder.path().join(".local/state/palisade")
     }
 
@@ -51,7 +51,7 @@ impl Home {
     }
 
     /// Writes a file of the project.
-    fn file(&self, name: &str, text: &str) {
+    pub fn file(&self, name: &str, text: &str) {
         let path = self.project().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();

@@ -60,6 +60,11 @@ impl Search {
         }
     }
 
+    /// How much was found.
+    pub fn found(&self) -> usize {
+        self.found.len()
+    }
+
     /// Nothing was found, and there was something to look at.
     #[track_caller]
     pub fn assert_clean(&self) {

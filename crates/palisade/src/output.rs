@@ -151,11 +151,33 @@ pub(crate) fn kept_document<T: Serialize + DeserializeOwned>(document: &T) -> Re
     Ok(masked_as::<T>(&value))
 }
 
-/// The path of an address without secrets, also without those that are known by the host before them.
+/// The path of an address without secrets, also without those that are known by the host before them, or by what its escapes
+/// stand for; with one of these it is told without escapes.
 pub(crate) fn kept_path(host: &str, path: &str) -> String {
     let before = format!("https://{host}");
-    let clean = OWN.scrub(&format!("{before}{path}")).into_owned();
-    clean.strip_prefix(&before).map_or_else(|| redact::MARK.to_owned(), str::to_owned)
+    let masked = |path: &str| {
+        let clean = OWN.scrub(&format!("{before}{path}")).into_owned();
+        clean.strip_prefix(&before).map_or_else(|| redact::MARK.to_owned(), str::to_owned)
+    };
+    let plain = unescaped(path);
+    let clean = masked(&plain);
+    if clean == plain {
+        return masked(path);
+    }
+    clean.chars().map(|c| if c.is_control() { '·' } else { c }).collect()
+}
+
+/// What the escapes of an address stand for.
+fn unescaped(path: &str) -> String {
+    let (mut bytes, mut rest) = (Vec::with_capacity(path.len()), path.as_bytes());
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|two| *first == b'%' && two.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|two| std::str::from_utf8(two).ok());
+        let byte = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { after.get(2..).unwrap_or_default() } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A document on one line, masked, which can still be read as what it is: if a mask takes a bracket along, every text is
@@ -447,6 +469,21 @@ mod tests {
         CLEAN.with_borrow(|clean| assert!(clean.contains("GET") && !clean.contains(secret)));
         (0..2 * MOST_CLEAN).for_each(|number| drop(kept(&format!("n{number}"))));
         CLEAN.with_borrow(|clean| assert!(clean.len() <= MOST_CLEAN));
+    }
+
+    #[test]
+    fn sec_16_a_path_is_kept_without_what_its_host_or_its_escapes_make_a_secret() {
+        let hook = "/services/T0A1B2C3D4/B0E5F6G7H8/x9Y8z7W6v5U4t3S2r1Q0p9O8";
+        assert!(!kept_path("hooks.slack.com", hook).contains("x9Y8"));
+        assert_eq!(
+            kept_path("site.test", "/a/%7B%22password%22%3A%20%22hunter2horse%22%7D"),
+            "/a/{\"password\": \"***\"}"
+        );
+        let login = "/no/postgres%3A%2F%2Fapp%3Ahunter2horse%40db.example%2Fapp";
+        assert_eq!(kept_path("site.test", login), "/no/postgres://app:***@db.example/app");
+        for same in ["/a%20b/%zz%", "/a/b?c", "/caf%C3%A9", "/%ff"] {
+            assert_eq!(kept_path("site.test", same), same);
+        }
     }
 
     #[test]

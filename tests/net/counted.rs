@@ -2,7 +2,7 @@
 
 use acp_kit::conforms::Scene;
 
-use crate::conforms::{Play, Real, TOKENS, built_in, claude, codex_acp, opencode};
+use crate::conforms::{Play, Real, TOKENS, built_in, claude, codex_acp, gemini_cli, opencode};
 use crate::daemon::Stage;
 
 /// What is counted of an agent, of so many questions to its model.
@@ -73,6 +73,12 @@ fn acc_19_what_claude_code_spends_is_counted() {
 #[test]
 fn acc_19_what_codex_spends_is_counted_as_it_tells() {
     is_counted(&codex_acp(), &Counted { tokens: |_| all_but_written(1), money: |_| None });
+}
+
+/// ACC-19: it tells the tokens of the turn, but not those of the small model, and of no money.
+#[test]
+fn acc_19_what_gemini_spends_is_counted() {
+    is_counted(&gemini_cli(), &Counted { tokens: all_but_written, money: |_| None });
 }
 
 /// ACC-19: it tells the money of the turn, and the tokens of its last answer.

@@ -6,6 +6,7 @@
 //! Invariants: nothing is ended in the middle of a write: what is spent is first frozen; an extension is for this task and
 //! as much again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -43,10 +44,15 @@ impl Default for UsualBudgets {
 /// What an agent may tell of one turn, at most: more is not believed, and sums stay within what a database adds up.
 const BELIEVED: i64 = 1_000_000_000_000;
 
+/// Names of calls that are remembered at once: one that was forgotten and changes is counted again.
+const REMEMBERED: usize = 4_096;
+
 /// What a task spent and nobody kept yet.
 #[derive(Debug)]
 pub(super) struct Purse {
     more: Spending,
+    /// The calls that were counted.
+    calls: HashSet<String>,
     /// What the agent told of the whole turn so far.
     told_cost: i64,
     told_tokens: i64,
@@ -72,6 +78,7 @@ impl Purse {
         let (more, extended) = (Spending::default(), Vec::new());
         Self {
             more,
+            calls: HashSet::new(),
             told_cost: 0,
             told_tokens: 0,
             before: None,
@@ -98,7 +105,9 @@ impl Purse {
     /// What an agent told.
     pub(super) fn heard(&mut self, update: &Update) {
         match update {
-            Update::Call(_) => self.more.calls = self.more.calls.saturating_add(1),
+            Update::Call(call) => self.called(&call.id),
+            // Gemini CLI tells of a call only when it changes.
+            Update::CallChanged(change) if !self.calls.contains(&change.id) => self.called(&change.id),
             Update::Usage(usage) => {
                 if let Some(cost) =
                     usage.cost.as_ref().filter(|cost| cost.currency.eq_ignore_ascii_case("usd"))
@@ -112,6 +121,14 @@ impl Purse {
         }
     }
 
+    fn called(&mut self, id: &str) {
+        self.more.calls = self.more.calls.saturating_add(1);
+        if self.calls.len() >= REMEMBERED {
+            self.calls.clear();
+        }
+        self.calls.insert(id.to_owned());
+    }
+
     /// What it told at the end of its turn.
     pub(super) fn ended(&mut self, stopped: &Stopped) {
         if let Some(usage) = &stopped.usage {
@@ -121,6 +138,12 @@ impl Purse {
                 (!parts.is_empty()).then(|| parts.iter().fold(0, |sum: i64, part| sum.saturating_add(*part)))
             });
             self.tokens_are(total.unwrap_or(0));
+        }
+        // Gemini CLI tells it there and nowhere else.
+        let quota = stopped.meta.as_ref().and_then(|meta| meta.pointer("/quota/token_count"));
+        if let (None, Some(counts)) = (&stopped.usage, quota) {
+            let parts = ["input_tokens", "output_tokens"].map(|name| number(counts.get(name)).unwrap_or(0));
+            self.tokens_are(parts.iter().fold(0, |sum: i64, part| sum.saturating_add(*part)));
         }
         self.told_beyond(stopped.meta.as_ref());
     }

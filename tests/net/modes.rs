@@ -100,9 +100,8 @@ fn ses_16_the_modes_of_claude_code_keep_their_word() {
             row("acceptEdits", [false, true], [true, true]),
             row("bypassPermissions", [false, false], [true, true]),
             row("allow-all", [false, false], [true, true]),
-            // A change of a file is asked for all the same, and refused by whoever is asked. A command is judged by a model of its own, which
-            // does not answer as it wants here: then it refuses by itself.
-            row("plan", [true, false], [false, false]),
+            // It asks all the same, and whoever is asked is who refuses.
+            row("plan", [true, true], [false, false]),
         ],
     );
 }

@@ -379,7 +379,8 @@ fn sec_16_no_place_of_any_command_brings_a_secret_out() {
         }
     }
     println!("{tried} lines were typed, {failed} of them refused");
-    assert!(tried > 250 && failed + 15 < tried, "{tried} lines, {failed} of them refused");
+    // Most are refused for the secret itself; the others were done, so that there is something to find.
+    assert!(tried > 250 && failed + 10 <= tried, "{tried} lines, {failed} of them refused");
     for (name, row) in ROWS.iter().filter(|(_, row)| matches!(row, Says | Complains)) {
         let words: Vec<String> = name.split(' ').map(str::to_owned).collect();
         let output = typed(&host, cwd.path(), &words, "");

@@ -86,10 +86,18 @@ impl Patterns {
         if now == self.seen {
             return;
         }
-        self.seen = now;
         match put(logs::near(), &self.file, Some(&self.kept)) {
-            Ok(count) => tracing::info!(count, "the patterns of `redact.patterns` changed and are in force"),
+            Ok(count) => {
+                self.seen = now;
+                tracing::info!(count, "the patterns of `redact.patterns` changed and are in force");
+            }
+            // Tried again until there is room.
+            Err(error @ PatternsError::Kept(..)) => {
+                let error = anyhow::Error::from(error);
+                tracing::error!("{error:#}; launchers have those before");
+            }
             Err(error) => {
+                self.seen = now;
                 let error = anyhow::Error::from(error);
                 tracing::error!("{error:#}; those before stay in force");
             }
@@ -110,11 +118,14 @@ fn put(redactor: &Redactor, file: &Path, kept: Option<&Path>) -> Result<usize, P
         let line = listed.get(bad.index).map_or(bad.index, |(line, _)| *line);
         return Err(PatternsError::Bad(file.to_owned(), BadPattern { index: line, ..bad }));
     }
-    if let Some(kept) = kept {
-        replace(kept, text.as_bytes()).map_err(|error| PatternsError::Kept(kept.to_owned(), error))?;
-    }
     let bad = redactor.set_patterns(patterns());
     debug_assert!(bad.is_empty());
+    // In force here whether there is room for it or not.
+    let is_kept =
+        |kept: &Path| files::read(kept, MOST, files::Rule::Any).is_ok_and(|there| there == text.as_bytes());
+    if let Some(kept) = kept.filter(|kept| !is_kept(kept)) {
+        replace(kept, text.as_bytes()).map_err(|error| PatternsError::Kept(kept.to_owned(), error))?;
+    }
     Ok(listed.len())
 }
 

@@ -231,6 +231,19 @@ impl<B: Backing> Gate<B> {
         }
     }
 
+    /// The same of whoever can show a one-time password, where it asks for one.
+    ///
+    /// # Errors
+    /// [`Unavailable`] when nobody can tell now.
+    pub async fn still_allows_with_code(
+        &self,
+        who: &Principal,
+        action: &'static Action,
+        resource: Resource,
+    ) -> Result<bool, Unavailable> {
+        self.still_allows(&Principal { code_shown: true, ..who.clone() }, action, resource).await
+    }
+
     /// What the gate knows of a worktree.
     pub async fn worktree(&self, id: WorktreeId) -> Result<Option<Arc<WorktreeFacts>>, Unavailable> {
         let epoch = self.epoch.now();

@@ -92,10 +92,10 @@ impl SessionFollower {
             return;
         }
         let resource = Resource::Session(self.session);
-        let Ok(decides) = self.runtime.gate.still_allows(&self.who, AllowApproval::ACTION, resource).await
-        else {
-            return;
-        };
+        // Nobody follows with a code, and whoever decides shows it then.
+        let gate = &self.runtime.gate;
+        let decides = gate.still_allows_with_code(&self.who, AllowApproval::ACTION, resource).await;
+        let Ok(decides) = decides else { return };
         self.decides_as_of = Some(as_of);
         if decides != self.decides {
             self.decides = decides;

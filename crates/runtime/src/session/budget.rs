@@ -57,8 +57,10 @@ pub(super) struct Purse {
     told_cost: i64,
     told_tokens: i64,
     /// What it told of its whole conversation: before this turn, where it goes on with one, and so far.
-    before: Option<i64>,
+    before: i64,
     in_all: Option<i64>,
+    /// What of that is of this turn.
+    of_turn: i64,
     /// What its launcher told of it so far.
     told_cpu: i64,
     told_egress: i64,
@@ -81,8 +83,9 @@ impl Purse {
             calls: HashSet::new(),
             told_cost: 0,
             told_tokens: 0,
-            before: None,
+            before: 0,
             in_all: None,
+            of_turn: 0,
             told_cpu: 0,
             told_egress: 0,
             room: (0, 0),
@@ -157,26 +160,27 @@ impl Purse {
         self.tokens_are(total.fold(0, i64::saturating_add));
     }
 
-    /// Its agent goes on with a conversation of which it told this sum before.
-    pub(super) fn goes_on_from(&mut self, sum: i64) {
-        self.before.get_or_insert(sum);
+    /// Its agent goes on with a conversation of which it told this sum before; none of a new one.
+    pub(super) const fn goes_on_from(&mut self, sum: i64) {
+        self.before = sum;
     }
 
     /// What it told last of its whole conversation.
     pub(super) fn in_all(&self) -> i64 {
-        self.in_all.or(self.before).unwrap_or(0)
+        self.in_all.unwrap_or(self.before)
     }
 
-    /// The protocol has agents tell the sum of a conversation, over all of its turns. One that tells less than before began to count anew.
+    /// The protocol has agents tell the sum of a conversation, over all of its turns. One that tells less than before began to count
+    /// anew; nothing at all says that it knows of none.
     fn cost_in_all_is(&mut self, total: i64) {
-        let total = total.min(BELIEVED);
-        let before = self.before.get_or_insert(0);
-        if total < *before {
-            *before = 0;
+        if total == 0 {
+            return;
         }
-        let of_turn = total - *before;
-        self.in_all = Some(self.in_all.map_or(total, |known| known.max(total)));
-        self.cost_is(of_turn);
+        let total = total.min(BELIEVED);
+        let before = self.in_all();
+        self.of_turn = self.of_turn.saturating_add(if total < before { total } else { total - before });
+        self.in_all = Some(total);
+        self.cost_is(self.of_turn);
     }
 
     /// What its launcher tells while it is at work: milliseconds of the processor and bytes of network, in all.
@@ -458,6 +462,24 @@ mod tests {
             anew.heard(&usage(1, Some(cost)));
         }
         assert_eq!((anew.more.cost, anew.in_all()), (300_000, 300_000));
+    }
+
+    /// ACC-19: an agent that forgets its conversation in the middle of a turn counts from nothing, one that knows of no cost does not.
+    #[test]
+    fn acc_19_an_agent_that_counts_anew_in_a_turn_is_counted_on() {
+        let mut purse = Purse::new();
+        purse.goes_on_from(5_000_000);
+        for cost in [0.0, 5.9, 0.0, 0.1, 0.3] {
+            purse.heard(&usage(1, Some(cost)));
+        }
+        assert_eq!((purse.more.cost, purse.in_all()), (1_200_000, 300_000));
+        // Nobody knew yet that the conversation is another one.
+        let mut fresh = Purse::new();
+        fresh.goes_on_from(500_000);
+        fresh.goes_on_from(0);
+        assert_eq!(fresh.in_all(), 0);
+        fresh.heard(&usage(1, Some(0.8)));
+        assert_eq!((fresh.more.cost, fresh.in_all()), (800_000, 800_000));
     }
 
     /// ACC-19: what the built-in agent tells on its way counts as what it tells at the end, once.

@@ -14,6 +14,8 @@ use crate::session::sandbox::{Agent, Ended, Wanted};
 
 /// How long an agent has to end its turn when it is told to, before its program is.
 const CANCELLING: Duration = Duration::from_secs(3);
+/// How long what an agent said before it refused a prompt may take to come.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How we are called.
 const CLIENT: &str = "palisade";
 
@@ -192,6 +194,16 @@ impl Turn<'_> {
                 () = &mut patience, if stopping.is_some() => break,
             }
         }
+        // What it told before it was refused may still be on its way: among it what the turn took.
+        let is_refused = over.as_ref().is_some_and(|talk| talk.ended.is_err());
+        let until = tokio::time::Instant::now() + LAST_WORDS;
+        while is_refused && !heard_all {
+            let Ok(Some(update)) = tokio::time::timeout_at(until, heard.next()).await else { break };
+            heard_all = matches!(update, Update::TurnOver);
+            self.counts_on(&earlier, &opened);
+            self.purse.heard(&update);
+        }
+        self.counts_on(&earlier, &opened);
         // Whatever is still asked is answered by nobody.
         questions.end(self).await;
         questions.thaw(self, wanted, &agent).await;
@@ -227,9 +239,7 @@ impl Turn<'_> {
     ) {
         let opened = opened.borrow();
         self.goes_on = earlier.is_some() && (opened.is_none() || *opened == *earlier);
-        if self.goes_on {
-            self.purse.goes_on_from(self.session.agent_told);
-        }
+        self.purse.goes_on_from(if self.goes_on { self.session.agent_told } else { 0 });
     }
 
     async fn outcome(&mut self, stopping: Option<Outcome>, over: Option<Talk>, ended: &Ended) -> Outcome {

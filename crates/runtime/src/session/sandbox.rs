@@ -286,12 +286,12 @@ pub(super) struct Carried {
 pub(super) async fn carry(launcher: &Launcher, wanted: &Wanted, run: &str) -> Layer {
     match told(launcher, wanted, &["--json", "apply", run], CARRYING).await {
         Ok(result) => {
-            let stays =
-                (result.pointer("/branch/became").and_then(Value::as_str) == Some("stays")).then(|| {
-                    result.pointer("/branch/why").and_then(Value::as_str).unwrap_or_default().to_owned()
-                });
+            let became = result.pointer("/branch/became").and_then(Value::as_str);
+            let stays = (became == Some("stays")).then(|| {
+                result.pointer("/branch/why").and_then(Value::as_str).unwrap_or_default().to_owned()
+            });
             let count = result.get("applied").and_then(Value::as_array).map_or(0, Vec::len);
-            let moved = result.get("branch").is_some_and(|branch| !branch.is_null()) && stays.is_none();
+            let moved = matches!(became, Some("moved" | "joined"));
             let left = result.get("left").cloned().unwrap_or_default();
             Layer::Carried(Carried { count, stays, left, counts: count > 0 || moved })
         }

@@ -379,7 +379,8 @@ impl<'a> Turn<'a> {
             tracing::warn!(%error, "that a task is carried over could not be kept");
         }
         let layer = sandbox::carry(self.runtime.trees.launcher(), wanted, run).await;
-        self.carried = matches!(&layer, Layer::Carried(carried) if carried.counts);
+        // What was not carried whole may be there in part.
+        self.carried = !matches!(&layer, Layer::Carried(carried) if !carried.counts);
         match layer {
             Layer::Carried(Carried { count, stays, left, counts: _ }) => {
                 self.tell_left(&left, run).await;

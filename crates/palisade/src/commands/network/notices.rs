@@ -149,7 +149,7 @@ pub(super) fn fields(wanted: &Wanted) -> Vec<(&'static str, String)> {
     let Wanted { host, port, method, path } = wanted;
     let mut fields = vec![("host", host.clone()), ("port", port.to_string())];
     fields.extend(method.iter().map(|method| ("method", method.clone())));
-    fields.extend(path.iter().map(|path| ("path", path.clone())));
+    fields.extend(path.iter().map(|path| ("path", output::kept_path(host, path))));
     fields
 }
 

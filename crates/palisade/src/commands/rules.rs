@@ -37,6 +37,7 @@ fn put(home: &Home, run: &RunId, args: &RulesArgs) -> Result<Shown, Failure> {
     // Whoever does not take it leaves it lying, and it may have a secret in it.
     let said = live::asked(home, run, Ask::Rules).inspect_err(|_| Control::withdraw(&folder, run))?;
     if let Some(why) = said.why {
+        Control::withdraw(&folder, run);
         return Err(wrong(why));
     }
     let count = rules.len();

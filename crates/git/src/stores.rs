@@ -221,6 +221,15 @@ impl Stores {
         let is_gone = |name: &str| !self.directory.join("worktrees").join(name).exists();
         let gone: Vec<String> =
             names(&self.all().join("own")).filter(|name| is_gone(name) && is_bare(&self.own(name))).collect();
+        for name in &gone {
+            let own = self.own(name);
+            // Nothing but empty directories: what is put there meanwhile stays.
+            for folder in [own.join("pack"), own.join("info"), own.clone()] {
+                let _ = std::fs::remove_dir(folder);
+            }
+        }
+        // As long as one is there it is in the list.
+        let gone: Vec<String> = gone.into_iter().filter(|name| !self.own(name).exists()).collect();
         if !gone.is_empty() {
             let list = self.directory.join("objects/info/alternates");
             let known = listed_in(&list).map_err(|error| RepositoryError::File(list.clone(), error))?;
@@ -230,11 +239,6 @@ impl Stores {
             self.write(&list, left.as_bytes())?;
         }
         for name in &gone {
-            let own = self.own(name);
-            // Nothing but empty directories: what is put there meanwhile stays.
-            for folder in [own.join("pack"), own.join("info"), own.clone()] {
-                let _ = std::fs::remove_dir(folder);
-            }
             let _ = std::fs::remove_file(self.noted(name));
         }
         for name in names(&self.all()).filter(|name| name.starts_with(NEW)) {

@@ -142,7 +142,7 @@ fn less(mut rule: Rule, own: &HostPattern, never: &[Hosts], said: &mut Said) -> 
         let mut ports = hosts.ports(&rule.ports);
         if hosts.cover(own) || told.as_ref().is_some_and(|told| hosts.cover(told)) {
             rule.ports.retain(|port| !ports.contains(port));
-        } else if let Some(host) = hosts.host.as_ref().filter(|host| covers(own, host) && !is_never(host)) {
+        } else if let Some(host) = hosts.host.as_ref().filter(|host| meets(own, host)) {
             ports.retain(|port| said.refused.insert((host.clone(), *port)));
             if !ports.is_empty() {
                 refusals.push(refusal(written(host), ports));
@@ -155,6 +155,14 @@ fn less(mut rule: Rule, own: &HostPattern, never: &[Hosts], said: &mut Said) -> 
         refusals.push(rule);
     }
     refusals
+}
+
+/// Whether something that the one opens may be refused by the other: names lead to addresses.
+fn meets(own: &HostPattern, refused: &HostPattern) -> bool {
+    match (own, refused) {
+        (HostPattern::Exact(_) | HostPattern::One(_) | HostPattern::Deep(_), HostPattern::Address(_)) => true,
+        _ => covers(own, refused) && !is_never(refused),
+    }
 }
 
 /// What no rule opens, and no rule has to refuse.
@@ -303,6 +311,19 @@ mod tests {
         for host in ["**.b\u{fc}cher.example", "127.0.0.1.", "0x7f.1", "*", "**"] {
             let left = cut(vec![Rule::new(host)], &[Hosts::all()], &[]);
             assert!(Rules::compile(left).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn acc_08_an_address_that_is_kept_out_is_out_by_every_name() {
+        let never = Hosts::parse("203.0.113.7").unwrap();
+        let rules = ["api.x.example", "*.y.example", "**.z.example", "203.0.113.8"];
+        let rules = rules.iter().map(|text| Rules::allowing(text).unwrap()).collect();
+        let left = Rules::compile(cut(rules, &[Hosts::parse("**").unwrap()], &[never])).unwrap();
+        for host in ["api.x.example", "one.y.example", "a.b.z.example"] {
+            let host = host.parse().unwrap();
+            assert!(!left.dial(&host, 443, "203.0.113.7".parse().unwrap()).is_allowed(), "{host}");
+            assert!(left.dial(&host, 443, "203.0.113.8".parse().unwrap()).is_allowed(), "{host}");
         }
     }
 

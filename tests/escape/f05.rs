@@ -94,8 +94,8 @@ both! {
     }
 
     fn adv_f05_f_a_protected_name_opens_nothing_of_a_worktree_that_is_only_read(stage) {
-        stage.file("work/.palisade/profile.toml", "protect = [\"ci/deploy/\", \"out/deep/kept\"]\n");
-        for name in ["ci", "ci/deploy", "out", "out/deep", "out/deep/kept"] {
+        stage.file("work/.palisade/profile.toml", "protect = [\"ci/deploy/\", \"out/deep/kept\", \"vendor/x/kept\"]\n");
+        for name in ["ci", "ci/deploy", "out", "out/deep", "out/deep/kept", "vendor", "vendor/x", "vendor/x/kept"] {
             stage.folder(&format!("work/{name}"), 0o755);
         }
         stage.settle();
@@ -116,6 +116,11 @@ both! {
         // The control: what is given as well can be written.
         let given = stage.run_with(&[&flags[..], &["--rw", "ci"]].concat(), &["sh", "-c", script]).report();
         assert_eq!(given.of("beside what is protected"), "ok");
+        // What can only be read of a worktree that can be written stays so.
+        let script = "touch vendor/new vendor/x/new 2>/dev/null; touch other && echo written";
+        let read = stage.run_with(&["--ro", "vendor"], &["sh", "-c", script]);
+        assert!(read.stdout.contains("written"), "{read:?}");
+        assert!(!stage.at("work/vendor/new").exists() && !stage.at("work/vendor/x/new").exists());
     }
 
     fn adv_f05_c_other_spellings_do_not_reach_what_is_protected(stage) {

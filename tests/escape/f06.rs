@@ -154,12 +154,15 @@ both! {
         link(&stage.path("work/config/deep/other.txt"), "link");
         link("config", "way");
         link("way/third.txt", ".netrc");
+        // In what is hidden as a whole nothing can be hidden once more: the run begins all the same.
+        stage.file("work/nested/.env/inner", format!("{CANARY}-inner\n"));
+        link(".env/inner", "nested/.netrc");
         // These lead to nothing that could be hidden, and are in nobody's way.
         for (to, at) in [("..", "id_rsa"), ("app", "id_dsa"), ("/etc/passwd", "id_ecdsa"), ("id_ed25519", "id_ed25519"), (".git/config", ".pgpass")] {
             link(to, at);
         }
         stage.settle();
-        let script = "cat .env app/.env link .netrc way/third.txt config/*.txt config/deep/*; grep -rs CANARY .; \
+        let script = "cat .env app/.env link .netrc nested/.netrc nested/.env/inner way/third.txt config/*.txt config/deep/*; grep -rs CANARY .; \
                       mv config target 2>/dev/null && echo moved; cat app/plain.txt; true";
 
         let output = stage.run(&["sh", "-c", script]).assert_code(0);

@@ -126,7 +126,9 @@ impl Spec {
                 Worktree::Write => vec![caller.worktree.as_path()],
                 _ => profile.write.iter().map(|entry| entry.path.as_path()).collect(),
             };
-            let (mounts, made) = guard(&caller.worktree, &written, &profile.protect, &caller.stubs, run)
+            let read: Vec<&Path> = profile.read.iter().map(|entry| entry.path.as_path()).collect();
+            let places = (written.as_slice(), read.as_slice());
+            let (mounts, made) = guard(&caller.worktree, places, &profile.protect, &caller.stubs, run)
                 .map_err(failed(&caller.worktree))?;
             guardian.stubs(&mounts);
             spec = spec.mounts(mounts);
@@ -145,14 +147,18 @@ impl Spec {
         }
         let shown = read.chain(write).map(|entry| entry.path.as_path());
         guardian.gives(shown.clone());
+        let mut covered: Vec<PathBuf> = Vec::new();
         for place in std::iter::once(caller.worktree.as_path()).chain(shown).filter(|path| path.is_dir()) {
             let mut hidden = hide(place, &mut guardian).map_err(failed(place))?;
             hidden.retain(|mount| shows(&mount.at));
+            covered.extend(hidden.iter().map(|mount| mount.at.clone()));
             spec = spec.covers(hidden);
         }
         // After all places are known: a link in one may lead to another.
         let mut linked = hide_linked(&mut guardian);
-        linked.retain(|mount| shows(&mount.at));
+        // In what is hidden already there is nothing left to hide, and nothing to put a mount on.
+        let is_covered = |at: &Path| covered.iter().any(|hidden| at.starts_with(hidden));
+        linked.retain(|mount| shows(&mount.at) && !is_covered(&mount.at));
         spec = spec.covers(linked);
         if profile.toolchains {
             let variable = |name: &str| caller.environment.get(OsStr::new(name)).map(PathBuf::from);

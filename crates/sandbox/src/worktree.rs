@@ -25,7 +25,7 @@ pub use stubs::{Stubs, sweep};
 /// called there.
 pub(crate) fn guard(
     worktree: &Path,
-    written: &[&Path],
+    (written, read): (&[&Path], &[&Path]),
     protect: &[Protected],
     books: &Path,
     run: &OsStr,
@@ -38,7 +38,7 @@ pub(crate) fn guard(
     let mut leaves: Vec<PathBuf> = Vec::new();
     for protected in protect {
         let at = worktree.join(&protected.path);
-        keep_parents(worktree, written, &at, &mut mounts, &stubs)?;
+        keep_parents(worktree, (written, read), &at, &mut mounts, &stubs)?;
         match std::fs::symlink_metadata(&at) {
             // A link cannot be mounted over; the end of the run looks at it.
             Ok(found) if found.is_symlink() => {}
@@ -66,7 +66,7 @@ pub(crate) fn guard(
 /// be moved aside. Where nothing can be written nothing is moved, and a mount that can be written would open it.
 fn keep_parents(
     worktree: &Path,
-    written: &[&Path],
+    (written, read): (&[&Path], &[&Path]),
     at: &Path,
     mounts: &mut Vec<Mount>,
     stubs: &Stubs,
@@ -93,8 +93,12 @@ fn keep_parents(
             Err(error) if error.kind() == io::ErrorKind::NotFound => stubs.make(above)?,
             Err(error) => return Err(error),
         }
-        // What is given by name is a mount already.
-        if written.iter().any(|place| is_below(above, place)) && !written.contains(&above) {
+        // What is given by name is a mount already. The nearest place says whether it is written there.
+        let nearest = |places: &[&Path]| {
+            places.iter().filter(|place| is_below(above, place)).map(|place| place.components().count()).max()
+        };
+        let is_given = written.contains(&above) || read.contains(&above);
+        if !is_given && nearest(written) > nearest(read) {
             let mut mount = Mount::host(above, above, Access::Write);
             mount.owned = true;
             mounts.push(mount);

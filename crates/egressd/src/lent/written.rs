@@ -25,7 +25,7 @@ impl Written {
             | b"application/ndjson"
             | b"application/x-ndjson"
             | b"text/json" => Self::Json,
-            kind if kind.ends_with(b"+json") => Self::Json,
+            kind if kind.ends_with(b"+json") || kind.starts_with(b"application/x-amz-json-") => Self::Json,
             // What clients call content of which they were told nothing.
             b"" | b"text/plain" if is_json(content) => Self::Json,
             _ => Self::Plain,
@@ -87,6 +87,7 @@ mod tests {
             "application/json",
             "Application/JSON; charset=utf-8",
             "application/vnd.api+json",
+            "application/x-amz-json-1.1",
             "text/json",
             "application/x-ndjson",
             // Clients that are told nothing call it so.

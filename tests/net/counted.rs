@@ -38,16 +38,12 @@ fn is_counted(real: &Real, counted: &Counted) {
     let asks = |body: &str| body.contains("please make that file") && body.contains("\"tools\":[{");
     let seen = server.seen();
     let times = seen.iter().filter(|one| asks(&String::from_utf8_lossy(&one.body))).count();
-    // Claude Code has more to ask in some turns.
+    // Claude Code asks more beside some turns, which it tells of or not.
     assert!(times >= 2, "{:?}", server.asked());
     let spent = stage.palisade(&["session", "usage", &session])["spent"].clone();
-    let times = i64::try_from(times).unwrap();
-    assert_eq!(
-        spent["tokens"].as_i64(),
-        Some((counted.tokens)(times)),
-        "{spent} {:?}",
-        stage.steps(&session)
-    );
+    let most = i64::try_from(times).unwrap();
+    let told = (2..=most).find(|times| spent["tokens"].as_i64() == Some((counted.tokens)(*times)));
+    let times = told.unwrap_or_else(|| panic!("{spent} {:?}", stage.steps(&session)));
     let money = spent["cost_micro_usd"].as_i64().unwrap();
     match (counted.money)(times) {
         Some(range) => assert!(range.contains(&money), "{money} is not in {range:?}"),

@@ -207,10 +207,9 @@ impl Turn<'_> {
         // Whatever is still asked is answered by nobody.
         questions.end(self).await;
         questions.thaw(self, wanted, &agent).await;
-        let is_over = over.is_some();
         drop((said, heard));
-        let ended =
-            if stopping.is_some() || !is_over { agent.stop().await } else { agent.end(PARTING).await };
+        // Where its output ended first, whoever launched it may be about to say why.
+        let ended = if stopping.is_some() { agent.stop().await } else { agent.end(PARTING).await };
         (self.outcome(stopping, over, &ended).await, ended)
     }
 

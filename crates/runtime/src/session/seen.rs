@@ -114,17 +114,27 @@ impl<'a> Seen<'a> {
 
     /// Hears what comes for as long as this goes on, and then what was told until then.
     pub(super) async fn beside<T>(mut self, talk: impl Future<Output = T>) -> T {
-        let (ends, mut over) = oneshot::channel::<()>();
+        let ((ends, mut over), (ends_too, over_too)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
         let talk = async {
             let talked = talk.await;
-            drop(ends);
+            drop((ends, ends_too));
             talked
         };
         let hears = async {
-            self.hear(&mut over).await;
-            // It is over: nobody is kept waiting by a disk that takes nothing.
-            if tokio::time::timeout(PARTING, self.end()).await.is_err() {
-                tracing::error!("the last that was seen of the network of a task could not be told in time");
+            let all = async {
+                self.hear(&mut over).await;
+                self.end().await;
+            };
+            // It is over: nobody is kept waiting by a disk that takes nothing, whatever came before.
+            let late = async {
+                let _ = over_too.await;
+                tokio::time::sleep(PARTING).await;
+            };
+            tokio::select! {
+                () = all => {}
+                () = late => {
+                    tracing::error!("the last that was seen of the network of a task could not be told in time");
+                }
             }
         };
         tokio::join!(talk, hears).0

@@ -73,11 +73,13 @@ fn attach(init: Pid) -> bool {
                 if matches!(super::state(thread), None | Some('Z' | 'X')) {
                     continue;
                 }
-                if known.insert(thread) && trace::hold(thread).is_err() && !is_traced(thread) {
+                let is_new = known.insert(thread);
+                if is_new && trace::hold(thread).is_err() && !is_traced(thread) {
                     return false;
                 }
-                // One that cannot be interrupted stands before it runs any code of its own.
-                all &= matches!(super::state(thread), None | Some('t' | 'D' | 'Z' | 'X'));
+                // What it began before it was held is there by the next look. One that cannot be interrupted stands
+                // before it runs any code of its own.
+                all &= !is_new && matches!(super::state(thread), None | Some('t' | 'D' | 'Z' | 'X'));
             }
         }
         if all || Instant::now() > deadline {

@@ -182,6 +182,19 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn sec_16_a_path_is_told_without_what_its_host_or_its_escapes_make_a_secret() {
+        for (host, path, secret) in [
+            ("hooks.slack.com", "/services/T0A1B2C3D4/B0E5F6G7H8/x9Y8z7W6v5U4t3S2r1Q0p9O8", "x9Y8"),
+            ("site.test", "/no/postgres%3A%2F%2Fapp%3Ahunter2horse%40db.example%2Fapp", "hunter2horse"),
+        ] {
+            let path = Some(path.to_owned());
+            let told = fields(&Wanted { host: host.into(), port: 443, method: None, path });
+            assert!(told.iter().any(|(name, text)| *name == "path" && text.contains("***")), "{told:?}");
+            assert!(!told.iter().any(|(_, text)| text.contains(secret)), "{told:?}");
+        }
+    }
+
     fn piped() -> (Notices, File) {
         let (from, to) = std::io::pipe().unwrap();
         let to = File::from(std::os::fd::OwnedFd::from(to));
